@@ -372,15 +372,10 @@ def table_moments(X, contexts, W, tau, floor, W1, W2):
 
 
 @njit(**_STRICT)
-def add_to_tables(rows, actions, rewards, propensities, W1, W2, seen, seen_list, n_seen):
-    """W1[x, a] += r / p, W2[x, a] += (r / p)^2; returns the new number of distinct contexts seen."""
+def add_to_tables(rows, actions, values, W1, W2, seen):
+    """W1[x, a] += value, W2[x, a] += value^2, and marks the contexts seen."""
     for t in range(rows.size):
         i = rows[t]
-        if not seen[i]:
-            seen[i] = True
-            seen_list[n_seen] = i
-            n_seen += 1
-        value = rewards[t] / propensities[t]
-        W1[i, actions[t]] += value
-        W2[i, actions[t]] += value * value
-    return n_seen
+        seen[i] = True
+        W1[i, actions[t]] += values[t]
+        W2[i, actions[t]] += values[t] * values[t]

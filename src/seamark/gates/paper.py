@@ -1,0 +1,148 @@
+"""The paper's gate: deploy when LCB(new) >= UCB(deployed), and its variant without bounds.
+
+What is promised: for *fixed* policies, one check errs with probability at most 2 delta [Theorem 1]. What voids it:
+the candidate learned from the very rounds that judge it, and the check is repeated. See docs/guarantee.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from seamark.estimation import ActionSums, Moments, maurer_pontil_radius
+from seamark.gates.base import Decision, GateRefusal, Records
+from seamark.policies import Policy
+from seamark.rounds import Rounds
+
+Semantics = Literal["paper", "released"]
+_COLUMNS = ("at", "new_mean", "new_lower", "new_upper", "deployed_mean", "deployed_lower", "deployed_upper", "verdict")
+
+
+class PaperGate:
+    """LCB(new) against UCB(deployed) with Maurer-Pontil bounds on the W tables.
+
+    semantics:
+      "paper"     b = r_max / p_min, known beforehand (refuses where no floor gives p_min); exact propensities; >=.
+      "released"  what made the published tables: propensities raised to `cap`, b = the largest accumulated cell
+                  (not a valid range), strict >. `delta=1` is the released BSEA.
+    """
+
+    def __init__(
+        self,
+        n_actions: int,
+        *,
+        delta: float = 0.05,
+        semantics: Semantics = "paper",
+        cap: float = 0.1,
+        log_limit: int = 1_000_000,
+        sums: Any = None,
+    ) -> None:
+        if not 0 < delta <= 1:
+            raise ValueError(f"delta: {delta}; must be in (0, 1].")
+        if semantics not in ("paper", "released"):
+            raise ValueError(f"semantics: {semantics!r}; must be 'paper' or 'released'.")
+        self.delta, self.semantics = delta, semantics
+        self.cap = cap if semantics == "released" else 0.0
+        self.sums = sums or ActionSums(n_actions, cap=self.cap, log_limit=log_limit)
+        self._p_min = math.inf
+        self._version = 0
+        self._checked: Moments | None = None
+        self._records = Records(*_COLUMNS)
+
+    @property
+    def name(self) -> str:
+        return "paper" if self.semantics == "paper" else "released"
+
+    def reign(self, deployed: Policy, at: int, version: int) -> None:
+        if self.semantics == "paper":
+            if deployed.min_probability <= 0:
+                raise GateRefusal(
+                    "paper gate: the deployed policy has no floor, so b = r_max / p_min does not exist. "
+                    "Mix in uniform exploration (floor=0.05), or use semantics='released'."
+                )
+            self._p_min = min(self._p_min, deployed.min_probability)
+        self._version = version
+        moments = self._checked if self._checked is not None else self.sums.moments(deployed)
+        self.sums.follow(moments, version)
+        self._checked = None
+
+    def observe(self, rounds: Rounds, deployed: Policy) -> None:
+        self.sums.add(rounds, deployed)
+
+    def wants(self, at: int) -> bool:
+        return True
+
+    def offer(self, candidate: Policy, at: int) -> Decision:
+        new, old = self.sums.moments(candidate), self.sums.deployed
+        cb_new, cb_old = self._radius(new), self._radius(old)
+        lower, upper = new.mean - cb_new, old.mean + cb_old
+        # comparisons with NaN are false: nothing is deployed on nothing
+        promotes = lower >= upper if self.semantics == "paper" else lower > upper
+        evidence = {
+            "new_mean": new.mean, "new_lower": lower, "new_upper": new.mean + cb_new,
+            "deployed_mean": old.mean, "deployed_lower": old.mean - cb_old, "deployed_upper": upper,
+        }  # fmt: skip
+        verdict: Literal["promote", "hold"] = "promote" if promotes else "hold"
+        self._records.add(at=at, verdict=verdict, **evidence)
+        if not promotes:
+            return Decision("hold", at, evidence=evidence, reasons=("bounds-overlap",))
+        self._checked = new
+        return Decision("promote", at, candidate.frozen(), evidence, ("lower-bound-above-upper-bound",))
+
+    def _radius(self, moments: Moments) -> float:
+        b = 1.0 / self._p_min if self.semantics == "paper" else moments.largest
+        return maurer_pontil_radius(moments, upper=b, delta=self.delta)
+
+    def records(self) -> dict[str, list[Any]]:
+        return self._records.columns()
+
+    def state(self) -> dict[str, Any]:
+        return {"sums": self.sums.state(), "p_min": self._p_min, "version": self._version, "records": self.records()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.sums.restore(state["sums"])
+        self._p_min, self._version = float(state["p_min"]), int(state["version"])
+        self._records.restore(state["records"])
+
+
+class MeansGate:
+    """BSEA: deploy when the estimated mean of the candidate is at least the deployed policy's. No guarantee."""
+
+    name = "means"
+
+    def __init__(self, n_actions: int, *, log_limit: int = 1_000_000, sums: Any = None) -> None:
+        self.sums = sums or ActionSums(n_actions, log_limit=log_limit)
+        self._checked: Moments | None = None
+        self._records = Records("at", "new_mean", "deployed_mean", "verdict")
+
+    def reign(self, deployed: Policy, at: int, version: int) -> None:
+        moments = self._checked if self._checked is not None else self.sums.moments(deployed)
+        self.sums.follow(moments, version)
+        self._checked = None
+
+    def observe(self, rounds: Rounds, deployed: Policy) -> None:
+        self.sums.add(rounds, deployed)
+
+    def wants(self, at: int) -> bool:
+        return True
+
+    def offer(self, candidate: Policy, at: int) -> Decision:
+        new, old = self.sums.moments(candidate), self.sums.deployed
+        evidence = {"new_mean": new.mean, "deployed_mean": old.mean}
+        promotes = new.mean >= old.mean  # false for NaN
+        verdict: Literal["promote", "hold"] = "promote" if promotes else "hold"
+        self._records.add(at=at, verdict=verdict, **evidence)
+        if not promotes:
+            return Decision("hold", at, evidence=evidence, reasons=("mean-below-deployed",))
+        self._checked = new
+        return Decision("promote", at, candidate.frozen(), evidence, ("mean-at-least-deployed",))
+
+    def records(self) -> dict[str, list[Any]]:
+        return self._records.columns()
+
+    def state(self) -> dict[str, Any]:
+        return {"sums": self.sums.state(), "records": self.records()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.sums.restore(state["sums"])
+        self._records.restore(state["records"])
