@@ -163,9 +163,7 @@ class Rounds:
         propensity = _column("propensities", propensities)
         for name, column in (("contexts", rows), ("rewards", reward), ("propensities", propensity)):
             if column.size != n:
-                raise ValueError(
-                    f"{name}: {column.size} rows, but actions has {n}; all columns must be as long."
-                )
+                raise ValueError(f"{name}: {column.size} rows, but actions has {n}; all columns must be as long.")
         _require(
             "context_ids",
             rows,
@@ -205,7 +203,7 @@ class Rounds:
 
     def __getitem__(self, part: slice) -> Rounds:
         """A contiguous part, sharing memory."""
-        start, stop, step = part.indices(len(self))
+        start, _, step = part.indices(len(self))
         if step != 1:
             raise ValueError("rounds: take a contiguous part; order is part of the evidence.")
         return replace(

@@ -47,6 +47,10 @@ class Gate(Protocol):
         """From now on this policy is the deployed one. Called at the start and after every change of it."""
         ...
 
+    def acting(self, deployed: Policy) -> Policy:
+        """Who draws the actions while `deployed` is deployed; itself, unless the gate directs exploration."""
+        ...
+
     def observe(self, rounds: Rounds, deployed: Policy) -> Decision | None:
         """Takes in closed rounds, in decision order, each once."""
         ...

@@ -16,6 +16,9 @@ class NeverGate:
 
     def reign(self, deployed: Policy, at: int, version: int) -> None: ...
 
+    def acting(self, deployed: Policy) -> Policy:
+        return deployed
+
     def observe(self, rounds: Rounds, deployed: Policy) -> None: ...
 
     def wants(self, at: int) -> bool:

@@ -66,6 +66,9 @@ class PaperGate:
         self.sums.follow(moments, version)
         self._checked = None
 
+    def acting(self, deployed: Policy) -> Policy:
+        return deployed
+
     def observe(self, rounds: Rounds, deployed: Policy) -> None:
         self.sums.add(rounds, deployed)
 
@@ -120,6 +123,9 @@ class MeansGate:
         self.sums.follow(moments, version)
         self._checked = None
 
+    def acting(self, deployed: Policy) -> Policy:
+        return deployed
+
     def observe(self, rounds: Rounds, deployed: Policy) -> None:
         self.sums.add(rounds, deployed)
 
@@ -129,7 +135,8 @@ class MeansGate:
     def offer(self, candidate: Policy, at: int) -> Decision:
         new, old = self.sums.moments(candidate), self.sums.deployed
         evidence = {"new_mean": new.mean, "deployed_mean": old.mean}
-        promotes = new.mean >= old.mean  # false for NaN
+        # false for NaN; and 0 >= 0 before the first reward is no evidence
+        promotes = new.mean >= old.mean and (new.s1 > 0 or old.s1 > 0)
         verdict: Literal["promote", "hold"] = "promote" if promotes else "hold"
         self._records.add(at=at, verdict=verdict, **evidence)
         if not promotes:

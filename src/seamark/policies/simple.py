@@ -132,9 +132,7 @@ class CallablePolicy:
         return content_id("callable", {"name": self.name, "n_actions": self.n_actions})
 
     def probabilities(self, contexts: Features) -> FloatArray:
-        return checked_probabilities(
-            self.function(for_estimators(contexts)), n_contexts(contexts), self.n_actions
-        )
+        return checked_probabilities(self.function(for_estimators(contexts)), n_contexts(contexts), self.n_actions)
 
     def frozen(self) -> CallablePolicy:
         return self

@@ -1,0 +1,188 @@
+"""Algorithm 1 on one page: a trusted policy serves, a learner improves, a gate hands over.
+
+`Explorer.absorb` is one leg of the loop, for rounds that happened. `decide` and `reward` feed it from live traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from seamark.gates import Decision, Gate, Schedule
+from seamark.learners.base import Learner
+from seamark.pending import Pending
+from seamark.persist import load_state, save_state
+from seamark.policies import Policy, draw
+from seamark.policies.saving import policy_from, policy_state
+from seamark.rounds import FloatArray, IntArray, Rounds, as_features, n_contexts
+
+
+class Decisions(NamedTuple):
+    """What was decided: an id for the reward, the action, and the probability with which it was drawn."""
+
+    ids: IntArray
+    actions: IntArray
+    propensities: FloatArray
+    version: int
+
+
+class Explorer:
+    """Keeps `baseline` serving, learns from its traffic, deploys a candidate when `gate` says so.
+
+    >>> import numpy as np, seamark
+    >>> from seamark.policies import ActingForm, LinearPolicy
+    >>> baseline = LinearPolicy(np.zeros((2, 1)), ActingForm.softmax(1.0, floor=0.1))
+    >>> explorer = seamark.Explorer(baseline, gate=seamark.gates.PaperGate(n_actions=2), seed=1)
+    >>> while explorer.version == 0:                                  # action 1 is right when x > 0
+    ...     x = np.array([[1.0], [-1.0]]).repeat(50, axis=0)
+    ...     decisions = explorer.decide(x)
+    ...     explorer.reward(decisions.ids, decisions.actions == (x[:, 0] > 0))
+    >>> bool(explorer.deployed.probabilities(np.array([[1.0]]))[0, 1] > 0.6)
+    True
+
+    learner: "ips" (the paper's, warm-started from a linear baseline) or any `Learner`.
+    schedule: when candidates are offered to the gate; see `Schedule.parse`.
+    window: a decision still without reward after this many later ones is closed with `default_reward` (None: wait
+    for ever; the first open decision holds up all later ones, because evidence is read in decision order).
+    """
+
+    def __init__(
+        self,
+        baseline: Policy,
+        *,
+        gate: Gate,
+        learner: Learner | str = "ips",
+        schedule: Schedule | str = "published",
+        seed: int = 0,
+        window: int | None = None,
+        default_reward: float = 0.0,
+        on_decision: Callable[[Decision], None] | None = None,
+    ) -> None:
+        self.baseline = self.deployed = baseline.frozen()
+        self.learner = default_learner(learner, baseline) if isinstance(learner, str) else learner
+        self.gate = gate
+        self.schedule = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
+        self.version = 0
+        self.t = 0
+        self.deployments: list[Decision] = []
+        self.on_decision = on_decision
+        self._rng = np.random.default_rng(seed)
+        self._pending = Pending(window, default_reward)
+        gate.reign(self.deployed, 0, 0)
+
+    # -- Algorithm 1 ---------------------------------------------------------------------------------------------
+
+    def absorb(self, rounds: Rounds) -> Decision | None:
+        """One leg of Algorithm 1 for closed rounds (lines 6-15); returns what the gate decided, if it did.
+
+        The order is part of the guarantee: evidence first, then learning, then the offer of what was learned.
+        """
+        decision = self._deploy(self.gate.observe(rounds, self.deployed))
+        self.learner.update(rounds)
+        self.t += len(rounds)
+        if not (decision and decision.deploys) and self.gate.wants(self.t):
+            decision = self._deploy(self.gate.offer(self.learner.candidate(), self.t)) or decision
+        return decision
+
+    def _deploy(self, decision: Decision | None) -> Decision | None:
+        if decision is not None:
+            if decision.deploys and decision.policy is not None:
+                self.deployed = decision.policy
+                self.version += 1
+                self.deployments.append(decision)
+                self.gate.reign(self.deployed, decision.at, self.version)
+            if self.on_decision:
+                self.on_decision(decision)
+        return decision
+
+    @property
+    def acting(self) -> Policy:
+        """Who draws the actions: the deployed policy, unless the gate spends exploration on its candidates."""
+        return self.gate.acting(self.deployed)
+
+    # -- live traffic --------------------------------------------------------------------------------------------
+
+    def decide(self, contexts: Any) -> Decisions:
+        """Actions for contexts (n, d), drawn from the deployed policy, with their true propensities."""
+        features = as_features(contexts)
+        probabilities = self.acting.probabilities(features)
+        drawn = draw(probabilities, self._rng.random(n_contexts(features)))
+        ids = self._pending.add(features, drawn.actions, drawn.propensities, self.version, probabilities)
+        self._absorb_closed()
+        return Decisions(ids, drawn.actions, drawn.propensities, self.version)
+
+    def reward(self, ids: ArrayLike, values: ArrayLike) -> None:
+        """Final rewards in [0, 1] of earlier decisions, in any order."""
+        self._pending.close(np.atleast_1d(np.asarray(ids)), np.atleast_1d(np.asarray(values, dtype=np.float64)))
+        self._absorb_closed()
+
+    def expire(self, before: int) -> None:
+        """Closes all decisions with an id below `before` that still have no reward, with the default reward."""
+        self._pending.expire(before)
+        self._absorb_closed()
+
+    @property
+    def open_decisions(self) -> int:
+        """How many decisions wait for their reward."""
+        return self._pending.n_open
+
+    def _absorb_closed(self) -> None:
+        rounds = self._pending.take()
+        while rounds is not None and len(rounds):
+            leg = min(len(rounds), self.schedule.after(self.t) - self.t)
+            if self.t + leg < self.schedule.after(self.t):  # a leg ends at a check, not before
+                self._pending.put_back(rounds)
+                return
+            self.absorb(rounds[:leg])
+            rounds = rounds[leg:]
+
+    # -- keeping -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Writes everything that the next decisions depend on."""
+        save_state(
+            path,
+            {
+                "deployed": policy_state(self.deployed), "version": self.version, "t": self.t,
+                "schedule": [self.schedule.kind, self.schedule.every],
+                "learner": self.learner.state(), "gate": self.gate.state(), "pending": self._pending.state(),
+                "rng": self._rng.bit_generator.state,
+            },
+        )  # fmt: skip
+
+    def load(self, path: str | Path) -> Explorer:
+        """Continues where the saved explorer stopped; `self` must be built with the same baseline, learner and gate.
+
+        Returns self, so `Explorer(baseline, gate=...).load(path)` reads as one step.
+        """
+        state = load_state(path)
+        self.deployed = policy_from(state["deployed"])
+        self.version, self.t = int(state["version"]), int(state["t"])
+        kind, every = state["schedule"]
+        self.schedule = Schedule(kind, int(every))
+        self.learner.restore(state["learner"])
+        self.gate.restore(state["gate"])
+        self._pending.restore(state["pending"])
+        self._rng.bit_generator.state = state["rng"]
+        return self
+
+
+def default_learner(name: str, baseline: Policy) -> Learner:
+    """The learner of that name with its defaults, warm-started from the baseline."""
+    from seamark.learners.gradient import IPSGradient
+    from seamark.policies import LinearPolicy
+
+    if name != "ips":
+        raise ValueError(f"learner: {name!r}; must be 'ips' or a learner object.")
+    if not isinstance(baseline, LinearPolicy):
+        raise ValueError("learner: 'ips' starts from a linear baseline's weights; pass a learner object instead.")
+    return IPSGradient(baseline.weights, baseline.acts, tau=baseline.acts.tau or 1.0, lr=0.01)
+
+
+def replay(explorer: Explorer, legs: Sequence[Rounds]) -> list[Decision]:
+    """The decisions that the explorer takes over rounds that already happened."""
+    return [d for d in map(explorer.absorb, legs) if d is not None]

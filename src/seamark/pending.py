@@ -1,0 +1,161 @@
+"""Decisions that wait for their reward, released in decision order once everything before them is closed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seamark.rounds import Csr, Features, FloatArray, IntArray, Rounds, stack, take
+
+
+@dataclass(eq=False)
+class _Batch:
+    first: int
+    features: Features
+    actions: IntArray
+    propensities: FloatArray
+    version: int
+    probabilities: FloatArray
+    rewards: FloatArray
+    """NaN while open."""
+
+    def __len__(self) -> int:
+        return int(self.actions.size)
+
+
+class Pending:
+    """Head of line: a round leaves only when every earlier one is closed, so evidence is read in decision order."""
+
+    def __init__(self, window: int | None, default_reward: float) -> None:
+        if window is not None and window < 1:
+            raise ValueError(f"window: {window}; must be a positive number of decisions, or None.")
+        if not 0 <= default_reward <= 1:
+            raise ValueError(f"default_reward: {default_reward}; must be in [0, 1].")
+        self.window, self.default_reward = window, default_reward
+        self._batches: list[_Batch] = []
+        self._next = 0
+        self._ready: Rounds | None = None
+
+    @property
+    def n_open(self) -> int:
+        return sum(int(np.isnan(b.rewards).sum()) for b in self._batches)
+
+    def add(
+        self, features: Features, actions: IntArray, propensities: FloatArray, version: int, probabilities: FloatArray
+    ) -> IntArray:
+        n = actions.size
+        batch = _Batch(self._next, features, actions, propensities, version, probabilities, np.full(n, np.nan))
+        self._batches.append(batch)
+        self._next += n
+        if self.window is not None:
+            self.expire(self._next - self.window)
+        return np.arange(batch.first, self._next, dtype=np.int64)
+
+    def close(self, ids: IntArray, values: FloatArray) -> None:
+        if ids.shape != values.shape:
+            raise ValueError(f"rewards: {values.size} values for {ids.size} ids; give one per id.")
+        starts = [b.first for b in self._batches]
+        for one, value in zip(ids.tolist(), values.tolist()):
+            if not 0 <= value <= 1:
+                raise ValueError(f"rewards: {value} for id {one}; must be in [0, 1].")
+            at = bisect_right(starts, one) - 1
+            if not 0 <= one < self._next:
+                raise ValueError(f"ids: {one} was never decided.")
+            batch = self._batches[at] if at >= 0 else None
+            if batch is None or not np.isnan(batch.rewards[one - batch.first]):
+                raise ValueError(f"ids: {one} already has its final reward; each decision is scored once.")
+            batch.rewards[one - batch.first] = value
+
+    def expire(self, before: int) -> None:
+        for batch in self._batches:
+            if batch.first >= before:
+                break
+            early = batch.rewards[: max(0, before - batch.first)]
+            early[np.isnan(early)] = self.default_reward
+
+    def put_back(self, rounds: Rounds) -> None:
+        self._ready = rounds
+
+    def take(self) -> Rounds | None:
+        """All rounds up to the first open one, with those put back before."""
+        parts: list[_Batch] = []
+        while self._batches:
+            batch = self._batches[0]
+            open_ = np.flatnonzero(np.isnan(batch.rewards))
+            closed = int(open_[0]) if open_.size else len(batch)
+            if closed:
+                parts.append(_part(batch, 0, closed))
+            if closed < len(batch):
+                if closed:
+                    self._batches[0] = _part(batch, closed, len(batch))
+                break
+            self._batches.pop(0)
+        earlier, self._ready = self._ready, None
+        if not parts:
+            return earlier
+        fresh = Rounds(
+            stack([p.features for p in parts]),
+            np.arange(sum(len(p) for p in parts), dtype=np.int64),
+            np.concatenate([p.actions for p in parts]),
+            np.concatenate([p.rewards for p in parts]),
+            np.concatenate([p.propensities for p in parts]),
+            np.concatenate([np.full(len(p), p.version, dtype=np.int64) for p in parts]),
+            first=parts[0].first,
+            probabilities=np.concatenate([p.probabilities for p in parts]),
+        )
+        return fresh if earlier is None or not len(earlier) else _joined(earlier, fresh)
+
+    def state(self) -> dict[str, Any]:
+        ready = self._ready if self._ready is not None and len(self._ready) else None
+        return {
+            "next": self._next,
+            "batches": [
+                {**vars(b), "features": _packed(b.features)} for b in self._batches
+            ],
+            "ready": None if ready is None else {
+                "features": _packed(ready.contexts()), "actions": ready.actions, "rewards": ready.rewards,
+                "propensities": ready.propensities, "versions": ready.versions, "first": ready.first,
+                "probabilities": ready.probabilities,
+            },
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._next = int(state["next"])
+        self._batches = [_Batch(**{**b, "features": _unpacked(b["features"])}) for b in state["batches"]]
+        ready = state["ready"]
+        self._ready = None
+        if ready is not None:
+            columns = {**ready, "features": _unpacked(ready["features"])}
+            self._ready = Rounds(rows=np.arange(len(ready["actions"]), dtype=np.int64), **columns)
+
+
+def _part(batch: _Batch, start: int, stop: int) -> _Batch:
+    s = slice(start, stop)
+    return _Batch(
+        batch.first + start, take(batch.features, np.arange(start, stop)), batch.actions[s], batch.propensities[s],
+        batch.version, batch.probabilities[s], batch.rewards[s],
+    )  # fmt: skip
+
+
+def _joined(one: Rounds, two: Rounds) -> Rounds:
+    def both(a: Any, b: Any) -> Any:
+        return np.concatenate([a, b])
+
+    assert one.probabilities is not None  # both came from `take`
+    assert two.probabilities is not None
+    return Rounds(
+        stack([one.contexts(), two.contexts()]), np.arange(len(one) + len(two), dtype=np.int64),
+        both(one.actions, two.actions), both(one.rewards, two.rewards), both(one.propensities, two.propensities),
+        both(one.versions, two.versions), first=one.first, probabilities=both(one.probabilities, two.probabilities),
+    )  # fmt: skip
+
+
+def _packed(features: Features) -> dict[str, Any]:
+    return {"dense": features} if isinstance(features, np.ndarray) else features._asdict()
+
+
+def _unpacked(state: dict[str, Any]) -> Features:
+    return state["dense"] if "dense" in state else Csr(**state)
