@@ -83,8 +83,9 @@ class Explorer:
         """
         decision = self._deploy(self.gate.observe(rounds, self.deployed))
         self.learner.update(rounds)
+        due = self.t + len(rounds) >= self.schedule.after(self.t)
         self.t += len(rounds)
-        if not (decision and decision.deploys) and self.gate.wants(self.t):
+        if due and not (decision and decision.deploys) and self.gate.wants(self.t):
             decision = self._deploy(self.gate.offer(self.learner.candidate(), self.t)) or decision
         return decision
 

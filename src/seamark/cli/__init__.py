@@ -1,0 +1,43 @@
+"""The command line: parse, call one function, render."""
+
+from __future__ import annotations
+
+import typer
+
+from seamark.cli import data, run
+from seamark.cli.errors import BAD_INPUT, fail
+
+app = typer.Typer(
+    name="seamark",
+    help="Safe exploration for contextual bandits: a better policy goes live only when the evidence says so.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data.app, name="data", help="Data sets: where they are, whether they are sound, how to get them.")
+run.register(app)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from seamark import __version__
+
+        typer.echo(f"seamark {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True)) -> None:
+    """Exit codes: 0 done or promote, 1 failure, 2 usage or bad input, 3 hold or inconclusive, 4 blocked."""
+
+
+def main() -> None:
+    """Entry point: bad input is one line on stderr and exit code 2, never a traceback."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        fail(str(error), BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

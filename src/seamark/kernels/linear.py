@@ -379,3 +379,22 @@ def add_to_tables(rows, actions, values, W1, W2, seen):
         seen[i] = True
         W1[i, actions[t]] += values[t]
         W2[i, actions[t]] += values[t] * values[t]
+
+
+@njit(**_STRICT)
+def hinge_train(X, rows, labels, W, lr, l2):
+    """Multiclass hinge loss sum_{a != y} max(0, 1 - (s_y - s_a)) by stochastic gradient, one step per row."""
+    n_actions = W.shape[1] if is_sparse(X) else W.shape[0]
+    s = np.empty(n_actions)
+    for t in range(rows.size):
+        i = rows[t]
+        y = labels[i]
+        scores(X, i, W, s)
+        right = s[y]
+        violations = 0
+        for a in range(n_actions):
+            violated = a != y and 1.0 + s[a] - right > 0.0
+            violations += violated
+            s[a] = -lr if violated else 0.0
+        s[y] = lr * violations
+        step(X, i, W, s, lr * l2, False)

@@ -139,9 +139,7 @@ class SquaredLoss(_LinearLearner):
 
     def _check_decay(self, features: Features) -> None:
         if self.everywhere and isinstance(features, Csr) and self.l2 > 0:
-            raise ValueError(
-                "decay: 'ridge' is not available for squared loss on sparse contexts; use 'published'."
-            )
+            raise ValueError("decay: 'ridge' is not available for squared loss on sparse contexts; use 'published'.")
 
     def update(self, rounds: Rounds) -> None:
         from seamark.kernels.linear import squared_learn

@@ -38,7 +38,8 @@ def squared_widths(inverses: FloatArray, contexts: FloatArray) -> FloatArray:
 def _checked(weights: FloatArray, inverses: FloatArray) -> None:
     if weights.ndim != 2 or inverses.shape != (*weights.shape, weights.shape[1]):
         raise ValueError(
-            f"inverses: shape {inverses.shape} with weights {weights.shape}; must be (n_actions, d, d) and (n_actions, d)."
+            f"inverses: shape {inverses.shape}, weights: shape {weights.shape}; "
+            "must be (n_actions, d, d) and (n_actions, d)."
         )
 
 
@@ -53,7 +54,7 @@ def _kept(array: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class OptimisticPolicy:
-    """Greedy on theta_a x + alpha sqrt(x' A_a x), ties shared, plus a floor of uniform exploration: LinUCB, standing still.
+    """LinUCB, standing still: greedy on theta_a x + alpha sqrt(x' A_a x), ties shared, plus a uniform floor.
 
     weights (n_actions, d), inverses (n_actions, d, d). With `clip`, scores are at most 1, as published: actions that
     may reach the highest possible reward tie and share the probability.

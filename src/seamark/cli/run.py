@@ -1,0 +1,187 @@
+"""`seamark run`: methods x seeds on one world, with tables, figures and a report."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seamark.cli.errors import BAD_INPUT, FAILED, fail
+
+if TYPE_CHECKING:
+    from seamark.experiments.cell import CellConfig
+    from seamark.experiments.run import Watcher
+
+DEFAULTS: dict[str, Any] = {
+    "task": "classification", "data": None, "methods": None, "rewards": "perfect", "clicks": None,
+    "semantics": "paper", "baseline": "boltzmann", "floor": None, "rounds": 100_000, "seeds": 3,
+    "first_seed": 4200, "delta": 0.05, "check": "published", "jobs": 0, "out": None,
+}  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run")(run)
+
+
+def run(
+    task: Annotated[str | None, typer.Option(help="classification")] = None,
+    data: Annotated[str | None, typer.Option(help="NAME (see `seamark data list`) or TRAIN[:TEST]")] = None,
+    methods: Annotated[str | None, typer.Option(help="Comma-separated, or all")] = None,
+    rewards: Annotated[str | None, typer.Option(help="perfect, near-random (0.6/0.4), noisy (0.9/0.1), or P:Q")] = None,
+    semantics: Annotated[
+        str | None, typer.Option(help="paper, or released (as the published tables were made)")
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(help="How the baseline acts: boltzmann or epsilon-greedy")] = None,
+    floor: Annotated[float | None, typer.Option(help="Share of uniform exploration in the baseline")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds per cell")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds per method")] = None,
+    first_seed: Annotated[int | None, typer.Option(help="The first of them")] = None,
+    delta: Annotated[float | None, typer.Option(help="Failure probability of a gate")] = None,
+    check: Annotated[str | None, typer.Option(help="When gates look: published, log, or every:N")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="METHOD.KEY=VALUE, repeatable")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML with the same options and [set.METHOD] tables")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Cells at a time; 0: one per core")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results; an existing one is resumed")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Run cells again that are already in the folder")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables")] = False,
+) -> None:
+    """Compare methods: who earns what, who deploys what, and was it worse?"""
+    given = {
+        "task": task, "data": data, "methods": methods, "rewards": rewards, "semantics": semantics,
+        "baseline": baseline, "floor": floor, "rounds": rounds, "seeds": seeds, "first_seed": first_seed,
+        "delta": delta, "check": check, "jobs": jobs, "out": out,
+    }  # fmt: skip
+    options, overrides = settle(given, config, set_ or [])
+    from seamark.experiments import run as runs
+
+    folder = Path(options["out"]) if options["out"] else runs.default_folder()
+    if options["task"] != "classification":
+        fail(f"task: {options['task']!r}; must be classification.", BAD_INPUT)
+    chosen = {k: v for k, v in options.items() if v is not None and k not in ("task", "clicks", "jobs", "out")}
+    plan = runs.plan(runs.RunConfig(**chosen, overrides=overrides))
+    _writable(folder)
+    for note in plan.world.notes:
+        _say(f"note: {note}", quiet)
+    for skip in plan.skipped:
+        _say(f"skipped: {skip['reason']}", quiet=False)
+    if not plan.cells:
+        fail("nothing left to run.", BAD_INPUT)
+    with progress_bars(quiet) as watcher:
+        outcome = runs.execute(plan, folder, jobs=options["jobs"], overwrite=overwrite, watcher=watcher)
+    if outcome.interrupted:
+        done, total = len(outcome.cells), len(plan.cells)
+        fail(f"interrupted with {done} of {total} cells done; the same command with --out {folder} resumes.", FAILED)
+    command = shlex.join(["seamark", *sys.argv[1:]])
+    settled = {**{k: v for k, v in options.items() if k not in ("out", "jobs", "clicks")}, "set": overrides}
+    settled |= {"floor": plan.config.floor_used, "data": plan.world.name}
+    _, tables = runs.write_outputs(outcome, folder, command=command, config=settled, notes=plan.world.notes)
+    show(tables, folder, quiet)
+    for failure in outcome.failed:
+        sys.stderr.write(f"seamark: {failure['method']}, seed {failure['seed']} failed: {failure['error']}\n")
+    if outcome.failed:
+        raise typer.Exit(FAILED)
+
+
+def settle(given: dict[str, Any], config: Path | None, sets: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options by precedence (command line, file, default) and overrides per method."""
+    overrides: dict[str, dict[str, Any]] = {}
+    from_file: dict[str, Any] = {}
+    if config is not None:
+        try:
+            from_file = tomllib.loads(config.read_text("utf-8"))
+        except OSError as error:
+            raise ValueError(f"--config {config}: {error.strerror or error}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"--config {config}: not TOML: {error}.") from None
+        from_file = {k.replace("-", "_"): v for k, v in from_file.items()}
+        overrides = {m: dict(v) for m, v in from_file.pop("set", {}).items()}
+        unknown = sorted(set(from_file) - set(DEFAULTS))
+        if unknown:
+            raise ValueError(f"--config {config}: unknown {', '.join(unknown)}; options are {', '.join(DEFAULTS)}.")
+    for item in sets:
+        name, dot, rest = item.partition(".")
+        key, equals, value = rest.partition("=")
+        if not (dot and equals and name and key):
+            raise ValueError(f"--set {item}: must be METHOD.KEY=VALUE, such as sea.lr=0.01.")
+        overrides.setdefault(name, {})[key] = value
+    options = {
+        k: next((v for v in (given.get(k), from_file.get(k), d) if v is not None), None) for k, d in DEFAULTS.items()
+    }
+    return options, overrides
+
+
+def _writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}.part"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"--out {folder}: cannot be written ({error.strerror or error}); choose another folder."
+        ) from None
+
+
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        sys.stderr.write(text + "\n")
+
+
+def show(tables: list[Any], folder: Path, quiet: bool) -> None:
+    """The tables on the terminal, and where everything else is."""
+    from rich.console import Console
+
+    from seamark.experiments.tables import to_rich
+
+    console = Console()
+    if not quiet:
+        for table in tables:
+            console.print(to_rich(table))
+            console.print()
+    console.print(f"Results: {folder} (report.html, tables.md, summary.json, cells/)", highlight=False, soft_wrap=True)
+
+
+class progress_bars:
+    """A rich bar per running cell and one for all."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+
+    def __enter__(self) -> Watcher:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from seamark.experiments.run import Watcher
+
+        self.bars = bars = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+            console=Console(stderr=True), transient=True, disable=self.quiet,
+        )  # fmt: skip
+        bars.start()
+        tasks: dict[str, Any] = {}
+
+        class Bars(Watcher):
+            def started(self, cell: CellConfig) -> None:
+                tasks[cell.id] = bars.add_task(f"{cell.method}, seed {cell.seed}", total=cell.rounds)
+
+            def progress(self, cell: CellConfig, done: int) -> None:
+                bars.update(tasks[cell.id], completed=done)
+
+            def finished(self, cell: CellConfig, result: dict[str, Any], reused: bool) -> None:
+                with suppress(KeyError):
+                    bars.remove_task(tasks[cell.id])
+
+            def failed(self, cell: CellConfig, error: str) -> None:
+                with suppress(KeyError):
+                    bars.remove_task(tasks[cell.id])
+
+        return Bars()
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()

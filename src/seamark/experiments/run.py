@@ -1,0 +1,270 @@
+"""A run: methods x seeds as cells, side by side, each written whole; then summary, tables, figures, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seamark import __version__
+from seamark.experiments.cell import SCHEMA, CellConfig, Stopped, run_cell
+from seamark.experiments.methods import (
+    METHODS,
+    Options,
+    baseline_options,
+    method_options,
+    resolve_methods,
+    too_large,
+)
+from seamark.gates import Schedule
+from seamark.worlds.datasets import load
+from seamark.worlds.supervised import Baseline, SupervisedWorld, reward_noise, train_baseline
+
+DEFAULT_METHODS = "sea,bsea,ips,epsilon-greedy,linucb"
+SEMANTICS = ("paper", "released")
+BASELINES = ("boltzmann", "epsilon-greedy")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run compares. Unset (None) options follow the semantics."""
+
+    data: str = "digits"
+    methods: str = DEFAULT_METHODS
+    rewards: str = "perfect"
+    semantics: str = "paper"
+    baseline: str = "boltzmann"
+    floor: float | None = None
+    rounds: int = 100_000
+    seeds: int = 3
+    first_seed: int = 4200
+    delta: float = 0.05
+    check: str = "published"
+    overrides: dict[str, Options] = field(default_factory=dict)
+    task: str = "classification"
+
+    def __post_init__(self) -> None:
+        _one_of("semantics", self.semantics, SEMANTICS)
+        _one_of("baseline", self.baseline, BASELINES)
+        for name, low in (("rounds", 1), ("seeds", 1), ("first_seed", 0)):
+            if getattr(self, name) < low:
+                raise ValueError(f"{name}: {getattr(self, name)}; must be at least {low}.")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta: {self.delta}; must be between 0 and 1.")
+        if not 0 <= self.floor_used <= 1:
+            raise ValueError(f"floor: {self.floor}; must be in [0, 1].")
+        Schedule.parse(self.check)
+        reward_noise(self.rewards)
+        names = resolve_methods(self.methods)
+        for name in self.overrides:
+            if name not in METHODS:
+                raise ValueError(f"--set {name}: not a method; choose from {', '.join(METHODS)}.")
+        if self.semantics == "paper" and self.floor_used == 0 and "sea" in names:
+            raise ValueError(
+                "floor: 0 leaves no lowest propensity, so the paper's bound does not exist; use a floor such as 0.05, "
+                "or --semantics released, or leave sea out."
+            )
+
+    @property
+    def floor_used(self) -> float:
+        """The floor: 0.05 under the paper's semantics (and as epsilon), none in the released ones."""
+        if self.floor is not None:
+            return self.floor
+        return 0.0 if self.semantics == "released" and self.baseline == "boltzmann" else 0.05
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name}: {value!r}; must be {' or '.join(known)}.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of a run, and the methods that cannot run here, with the reason."""
+
+    config: RunConfig
+    world: SupervisedWorld
+    cells: tuple[CellConfig, ...]
+    skipped: tuple[dict[str, str], ...]
+
+
+def plan(config: RunConfig, world: SupervisedWorld | None = None) -> Plan:
+    """Loads the data, settles every option, and finds out beforehand what cannot run."""
+    world = world or SupervisedWorld.of(load(config.data), config.rewards)
+    base = baseline_options(world.name, config.baseline, world.n_contexts, world.n_actions)
+    cells: list[CellConfig] = []
+    skipped: list[dict[str, str]] = []
+    for name in resolve_methods(config.methods):
+        options = method_options(
+            name, data=world.name, rewards=config.rewards, baseline=config.baseline, tau=base["tau"],
+            overrides=config.overrides.get(name),
+        )  # fmt: skip
+        if (reason := too_large(name, options, world)) is not None:
+            skipped.append({"method": name, "reason": reason})
+            continue
+        for seed in range(config.first_seed, config.first_seed + config.seeds):
+            cells.append(
+                CellConfig(
+                    config.task, world.name, world.sha256, name, config.rewards, world.right, world.wrong,
+                    config.semantics, config.baseline, base, config.floor_used, config.delta, seed, config.rounds,
+                    config.check, options,
+                )
+            )  # fmt: skip
+    return Plan(config, world, tuple(cells), tuple(skipped))
+
+
+class Watcher:
+    """What a run tells while it goes; override what is of interest."""
+
+    def started(self, cell: CellConfig) -> None: ...
+    def progress(self, cell: CellConfig, done: int) -> None: ...
+    def finished(self, cell: CellConfig, result: dict[str, Any], reused: bool) -> None: ...
+    def failed(self, cell: CellConfig, error: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    cells: list[dict[str, Any]]
+    failed: list[dict[str, Any]]
+    skipped: list[dict[str, str]]
+    interrupted: bool = False
+
+
+def execute(
+    plan: Plan, out: Path, *, jobs: int = 0, overwrite: bool = False, watcher: Watcher | None = None
+) -> Outcome:
+    """Runs the cells that are not yet in `out`, `jobs` at a time (0: one per core); each is written when done.
+
+    A cell that fails is recorded and the others go on. An interruption leaves the finished cells; running again
+    with the same folder resumes.
+    """
+    watcher = watcher or Watcher()
+    folder = out / "cells"
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = jobs or os.cpu_count() or 1
+    stop = threading.Event()
+    baselines: dict[int, Baseline] = {}
+    results: dict[str, dict[str, Any]] = {}
+    failed: list[dict[str, Any]] = []
+
+    def run_one(cell: CellConfig) -> dict[str, Any]:
+        watcher.started(cell)
+        return run_cell(
+            cell, plan.world, baselines[cell.seed],
+            progress=lambda done: watcher.progress(cell, done), stopped=stop.is_set,
+        )  # fmt: skip
+
+    todo: list[CellConfig] = []
+    for cell in plan.cells:
+        kept = None if overwrite else read_cell(folder / f"{cell.id}.json")
+        if kept is None:
+            todo.append(cell)
+        else:
+            results[cell.id] = kept
+            watcher.finished(cell, kept, True)
+    for cell in todo:
+        if cell.seed not in baselines:
+            b = cell.baseline_options
+            baselines[cell.seed] = train_baseline(
+                plan.world, seed=cell.seed, fraction=b["fraction"], lr=b["lr"], l2=b["l2"], epochs=b["epochs"],
+                acts=cell.acts(),
+            )  # fmt: skip
+    interrupted = False
+    with _one_blas_thread(), ThreadPoolExecutor(jobs) as pool:
+        running: dict[Future[dict[str, Any]], CellConfig] = {pool.submit(run_one, c): c for c in todo}
+        try:
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    cell = running.pop(future)
+                    try:
+                        result = future.result()
+                    except Stopped:
+                        continue
+                    except Exception as error:
+                        # recorded, reported, and told by the exit code; the other cells go on
+                        line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                        failed.append({"id": cell.id, "method": cell.method, "seed": cell.seed, "error": line})
+                        watcher.failed(cell, line)
+                        continue
+                    write_json(folder / f"{cell.id}.json", result)
+                    results[cell.id] = result
+                    watcher.finished(cell, result, False)
+        except KeyboardInterrupt:
+            interrupted = True
+            stop.set()
+            for future in running:
+                future.cancel()
+    done_cells = [results[c.id] for c in plan.cells if c.id in results]
+    return Outcome(done_cells, failed, list(plan.skipped), interrupted)
+
+
+def _one_blas_thread() -> Any:
+    """Cells run side by side, so each leaves the other cores alone."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
+
+
+def read_cell(path: Path) -> dict[str, Any] | None:
+    """A finished cell, or None where there is none that can be used."""
+    try:
+        cell: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return cell if cell.get("schema") == SCHEMA else None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Whole or not at all."""
+    part = path.with_name(path.name + f".{os.getpid()}.part")
+    part.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", "utf-8")
+    os.replace(part, path)
+
+
+def write_outputs(
+    outcome: Outcome, out: Path, *, command: str, config: dict[str, Any], notes: tuple[str, ...] = ()
+) -> tuple[dict[str, Any], list[Any]]:
+    """summary.json, tables.md, figures and report.html from the cells; analysis never runs anything again."""
+    from seamark.experiments import figures
+    from seamark.experiments.report import write_report
+    from seamark.experiments.summary import summarise
+    from seamark.experiments.tables import tables, to_markdown
+
+    summary = summarise(outcome.cells, outcome.skipped, outcome.failed)
+    summary["command"] = command
+    made = tables(summary)
+    write_json(out / "summary.json", summary)
+    text = "\n\n".join(to_markdown(t) for t in made)
+    (out / "tables.md").write_text(text + "\n", "utf-8")
+    drawn: dict[str, str] = {}
+    if outcome.cells:
+        draw: dict[str, Callable[[Any], Any]] = {
+            "learning-curve": figures.learning_curve,
+            "cumulative-reward": figures.cumulative_reward,
+            "bounds": figures.bounds,
+        }
+        for name, function in draw.items():
+            figure = function(outcome.cells)
+            figures.save(figure, out, name)
+            drawn[name.replace("-", "_")] = figures.to_svg(figure)
+    meta = {
+        "title": f"Seamark: {config.get('data', '')}, {config.get('rewards', config.get('clicks', ''))}",
+        "command": command,
+        "data": "; ".join([str(config.get("data", "")), *notes]),
+        "seeds": summary["seeds"],
+        "versions": f"seamark {__version__}",
+        "config": config,
+    }
+    write_report(out / "report.html", summary, made, drawn, meta)
+    return summary, made
+
+
+def default_folder() -> Path:
+    return Path("seamark-out") / time.strftime("%Y%m%d-%H%M%S")
