@@ -4,8 +4,11 @@ A list is a row of document rows (int64), best first, -1 where it has ended. Ran
 shape (lists, positions), one per position; `SimulatedUsers.clicks` draws nothing.
 
 References:
+    Joachims, Swaminathan, Schnabel. Unbiased learning-to-rank with biased feedback. WSDM 2017 (examination).
+    Guo, Liu, Wang. Efficient multiple-click models in web search. WSDM 2009 (the cascade).
     Hofmann, Schuth, Whiteson, de Rijke. Reusing historical interaction data for faster online learning to rank for
-    IR. WSDM 2013. Guo, Liu, Wang. Efficient multiple-click models in web search. WSDM 2009 (the cascade).
+    IR. WSDM 2013 (navigational and informational users).
+    Oosterhuis, de Rijke. Differentiable unbiased online learning to rank. CIKM 2018 (the same for five grades).
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ _ROWS = (
     ClickModel("perfect", (0.00, 0.20, 0.40, 0.80, 1.00), eta=0.0),
     ClickModel("position-biased", (0.10, 0.10, 0.10, 1.00, 1.00), eta=1.0),
     ClickModel("near-random", (0.40, 0.45, 0.50, 0.55, 0.60), eta=1.0),
-    # cascades of the literature on online learning to rank [Hofmann et al. 2013], in the form for five grades
+    # cascades of the literature on online learning to rank, in the form for five grades [Oosterhuis, de Rijke 2018]
     ClickModel("navigational", (0.05, 0.30, 0.50, 0.70, 0.95), p_stop=(0.20, 0.30, 0.50, 0.70, 0.90)),
     ClickModel("informational", (0.40, 0.60, 0.70, 0.80, 0.90), p_stop=(0.10, 0.20, 0.30, 0.40, 0.50)),
 )
