@@ -35,8 +35,8 @@ def as_features(contexts: Any) -> Features:
     if isinstance(contexts, Csr):
         return contexts
     if hasattr(contexts, "tocsr"):
-        matrix = contexts.tocsr()
-        matrix.sort_indices()
+        matrix = contexts.tocsr(copy=True)
+        matrix.sum_duplicates()  # sorts within rows, too
         features = Csr(
             matrix.indptr.astype(np.int64),
             matrix.indices.astype(np.int32),
@@ -80,7 +80,8 @@ def take(features: Features, rows: ArrayLike) -> Features:
     """The chosen rows, copied."""
     rows = np.asarray(rows, dtype=np.int64)
     if not isinstance(features, Csr):
-        return features[rows]
+        chosen: FloatArray = features[rows]
+        return chosen
     counts = np.diff(features.indptr)[rows]
     indptr = np.concatenate([[0], np.cumsum(counts)])
     source = np.arange(indptr[-1]) + np.repeat(features.indptr[rows] - indptr[:-1], counts)

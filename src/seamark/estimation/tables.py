@@ -101,7 +101,8 @@ class SparseTables:
         self._w = np.empty((2, 0))
 
     def add(self, rounds: Rounds, values: FloatArray) -> None:
-        keys, inverse = np.unique(rounds.rows * self.n_actions + rounds.actions, return_inverse=True)
+        visited: IntArray = rounds.rows * self.n_actions + rounds.actions
+        keys, inverse = np.unique(visited, return_inverse=True)
         new = keys[~np.isin(keys, self._keys, assume_unique=True)]
         if new.size:
             places = np.searchsorted(self._keys, new)
@@ -113,7 +114,8 @@ class SparseTables:
 
     def cells(self, rounds: Rounds) -> FloatArray:
         at = np.searchsorted(self._keys, rounds.rows * self.n_actions + rounds.actions)
-        return self._w[0][at]
+        cells: FloatArray = self._w[0, at]
+        return cells
 
     def moments(self, policy: Policy) -> tuple[float, float, float]:
         return self._sums(lambda contexts: policy.probabilities(contexts))

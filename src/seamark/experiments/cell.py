@@ -15,7 +15,7 @@ import numpy as np
 from seamark import __version__
 from seamark.experiments.methods import METHODS, Options, Setting, normals, projected
 from seamark.explorer import Explorer
-from seamark.gates import Gate, Schedule
+from seamark.gates import Gate, NeverGate, Schedule
 from seamark.learners.base import Acted, Draws, OnlineLearner, acted
 from seamark.policies import ActingForm, LinearPolicy, Policy
 from seamark.randomness import Stream, stream
@@ -77,14 +77,14 @@ def evaluation_rounds(rounds: int) -> list[int]:
     return sorted(points)
 
 
-def legs(rounds: int, schedule: Schedule, at: list[int]) -> Iterator[int]:
-    """End of every leg: at checks, at evaluation rounds, and at least every MAX_LEG rounds."""
+def legs(rounds: int, schedule: Schedule | None, at: list[int]) -> Iterator[int]:
+    """End of every leg: at checks (None: there are none), at evaluation rounds, and after MAX_LEG rounds at most."""
     t, points = 0, iter(at)
     point = next(points)
     while t < rounds:
         while point <= t:
             point = next(points, rounds)
-        t = min(schedule.after(t), point, t + MAX_LEG, rounds)
+        t = min(schedule.after(t) if schedule else rounds, point, t + MAX_LEG, rounds)
         yield t
 
 
@@ -219,6 +219,7 @@ def run_cell(
     else:
         agent = OnlineAgent(cast(OnlineLearner, learner), seen)
 
+    checks = schedule if gate is not None and not isinstance(gate.gate, NeverGate) else None
     contexts, actions, rewards = (stream(config.seed, r) for r in (Stream.CONTEXTS, Stream.ACTIONS, Stream.REWARDS))
     own = normals(config.seed)
     base = baseline.policy.probabilities(world.features)
@@ -231,7 +232,7 @@ def run_cell(
     learning = 0.0
     curves.evaluate(0, agent, seen, 0.0, 0.0, 0.0)
     t = 0
-    for end in legs(config.rounds, schedule, curves.at):
+    for end in legs(config.rounds, checks, curves.at):
         if stopped():
             raise Stopped
         n = end - t

@@ -41,6 +41,50 @@ def _dense_score(X, i, W, a):
 
 
 @njit(**_DENSE)
+def _dense_scores(X, i, W, out):
+    n_actions = W.shape[0]
+    a = 0
+    while a + 1 < n_actions:  # two actions at a time share the loads of x
+        s = 0.0
+        r = 0.0
+        for j in range(W.shape[1]):
+            x = X[i, j]
+            s += W[a, j] * x
+            r += W[a + 1, j] * x
+        out[a] = s
+        out[a + 1] = r
+        a += 2
+    if a < n_actions:
+        out[a] = _dense_score(X, i, W, a)
+
+
+@njit(**_DENSE)
+def _dense_scores_pair(X, i, k, W, out_i, out_k):
+    n_actions = W.shape[0]
+    a = 0
+    while a + 1 < n_actions:  # 2 x 2 blocks: four products for four loads
+        s = 0.0
+        r = 0.0
+        p = 0.0
+        q = 0.0
+        for j in range(W.shape[1]):
+            x = X[i, j]
+            z = X[k, j]
+            s += W[a, j] * x
+            r += W[a + 1, j] * x
+            p += W[a, j] * z
+            q += W[a + 1, j] * z
+        out_i[a] = s
+        out_i[a + 1] = r
+        out_k[a] = p
+        out_k[a + 1] = q
+        a += 2
+    if a < n_actions:
+        out_i[a] = _dense_score(X, i, W, a)
+        out_k[a] = _dense_score(X, k, W, a)
+
+
+@njit(**_DENSE)
 def _dense_step_one(X, i, W, a, coefficient, decay, everywhere):
     if decay == 0.0:
         for j in range(W.shape[1]):
@@ -72,22 +116,44 @@ def _score_of(X, i, W, a):
 @overload(scores)
 def _scores(X, i, W, out):
     if isinstance(X, types.Array):
-
-        def dense(X, i, W, out):
-            for a in range(W.shape[0]):
-                out[a] = _dense_score(X, i, W, a)
-
-        return dense
+        return lambda X, i, W, out: _dense_scores(X, i, W, out)
 
     def sparse(X, i, W, out):
         n_actions = W.shape[1]
         for a in range(n_actions):
             out[a] = 0.0
-        for k in range(X.indptr[i], X.indptr[i + 1]):
-            j = X.indices[k]
-            x = X.data[k]
+        k = X.indptr[i]
+        end = X.indptr[i + 1]
+        while k + 3 < end:  # four features at a time: a quarter of the traffic on out, the same order of sums
+            x0, x1, x2, x3 = X.data[k], X.data[k + 1], X.data[k + 2], X.data[k + 3]
+            w0, w1 = W[X.indices[k]], W[X.indices[k + 1]]
+            w2, w3 = W[X.indices[k + 2]], W[X.indices[k + 3]]
             for a in range(n_actions):
-                out[a] += x * W[j, a]
+                out[a] = (((out[a] + x0 * w0[a]) + x1 * w1[a]) + x2 * w2[a]) + x3 * w3[a]
+            k += 4
+        while k < end:
+            x = X.data[k]
+            w = W[X.indices[k]]
+            for a in range(n_actions):
+                out[a] += x * w[a]
+            k += 1
+
+    return sparse
+
+
+def scores_pair(X, i, k, W, out_i, out_k):
+    """`scores` of two contexts at once."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(scores_pair)
+def _scores_pair(X, i, k, W, out_i, out_k):
+    if isinstance(X, types.Array):
+        return lambda X, i, k, W, out_i, out_k: _dense_scores_pair(X, i, k, W, out_i, out_k)
+
+    def sparse(X, i, k, W, out_i, out_k):
+        scores(X, i, W, out_i)
+        scores(X, k, W, out_k)
 
     return sparse
 
@@ -150,8 +216,9 @@ def softmax(values, tau, out):
     for a in range(values.size):
         out[a] = math.exp((values[a] - top) / tau)
         total += out[a]
+    share = 1.0 / total
     for a in range(values.size):
-        out[a] /= total
+        out[a] *= share
 
 
 @njit(**_STRICT)
@@ -170,8 +237,9 @@ def acting(values, tau, floor, out):
         for a in range(n_actions):
             out[a] = 1.0 / ties if values[a] == top else 0.0
     if floor > 0.0:
+        least = floor / n_actions
         for a in range(n_actions):
-            out[a] = (1.0 - floor) * out[a] + floor / n_actions
+            out[a] = (1.0 - floor) * out[a] + least
 
 
 @njit(**_STRICT)
@@ -349,25 +417,39 @@ def table_moments(X, contexts, W, tau, floor, W1, W2):
     pi is the acting form (tau, floor) of the scores W x. Contexts without any weight are not scored.
     """
     n_actions = W1.shape[1]
-    s = np.empty(n_actions)
+    s = np.empty((2, n_actions))
     p = np.empty(n_actions)
     s1 = 0.0
     s2 = 0.0
     largest = 0.0
-    for k in range(contexts.size):
-        i = contexts[k]
-        some = False
-        for a in range(n_actions):
-            some = some or W1[i, a] != 0.0
-        if not some:
-            continue
-        scores(X, i, W, s)
-        acting(s, tau, floor, p)
-        for a in range(n_actions):
-            value = p[a] * W1[i, a]
-            s1 += value
-            s2 += p[a] * p[a] * W2[i, a]
-            largest = max(largest, value)
+    waiting = -1  # contexts are scored in pairs
+    for k in range(contexts.size + 1):
+        i = -1
+        if k < contexts.size:
+            i = contexts[k]
+            some = False
+            for a in range(n_actions):
+                some = some or W1[i, a] != 0.0
+            if not some:
+                continue
+            if waiting < 0:
+                waiting = i
+                continue
+        if waiting < 0:
+            break
+        if i >= 0:
+            scores_pair(X, waiting, i, W, s[0], s[1])
+        else:
+            scores(X, waiting, W, s[0])
+        for h in range(1 if i < 0 else 2):
+            at = waiting if h == 0 else i
+            acting(s[h], tau, floor, p)
+            for a in range(n_actions):
+                value = p[a] * W1[at, a]
+                s1 += value
+                s2 += p[a] * p[a] * W2[at, a]
+                largest = max(largest, value)
+        waiting = -1
     return s1, s2, largest
 
 

@@ -49,7 +49,8 @@ class ActingForm:
         base: FloatArray = weights / weights.sum(axis=1, keepdims=True)
         if self.floor == 0.0:
             return base
-        return (1 - self.floor) * base + self.floor / scores.shape[1]
+        mixed: FloatArray = (1 - self.floor) * base + self.floor / scores.shape[1]
+        return mixed
 
     def min_probability(self, n_actions: int) -> float:
         """What every action's probability is known to reach beforehand; 0 where nothing is known."""

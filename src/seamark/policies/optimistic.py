@@ -150,8 +150,8 @@ class ConservativePolicy:
         square = norm[:, None] - 2 * keep * along + keep**2 * squares
         value = (self.weights * self.balances).sum() + means[rows, best][:, None] - keep * means
         allowed = value - self.radius * np.sqrt(np.maximum(square, 0.0)) >= 0
-        allowed[rows, best] = True
 
+        # where b is the optimistic action both outcomes are b
         of_baseline = self.baseline.probabilities(dense)
         p: FloatArray = np.where(allowed, 0.0, of_baseline)
         p[rows, best] += np.where(allowed, of_baseline, 0.0).sum(axis=1)

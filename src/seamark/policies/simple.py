@@ -80,7 +80,7 @@ class MixturePolicy:
     def __init__(self, policies: Sequence[Policy], weights: ArrayLike) -> None:
         shares = np.asarray(weights, dtype=np.float64)
         if len(policies) != shares.size or (shares < 0).any() or not np.isclose(shares.sum(), 1):
-            raise ValueError(f"weights: {weights}; one share per policy, non-negative, summing to one.")
+            raise ValueError(f"weights: {shares}; one share per policy, non-negative, summing to one.")
         if len({p.n_actions for p in policies}) != 1:
             raise ValueError("policies: all members of a mixture must have the same actions.")
         object.__setattr__(self, "policies", tuple(policies))
@@ -149,8 +149,12 @@ class EstimatorPolicy:
     min_probability: float = 0.0
 
     @property
+    def _name(self) -> str:
+        return self.name or f"{type(self.estimator).__name__}-{id(self.estimator)}"
+
+    @property
     def id(self) -> str:
-        return content_id("estimator", {"name": self.name or id(self.estimator), "n_actions": self.n_actions})
+        return content_id("estimator", {"name": self._name, "n_actions": self.n_actions})
 
     def probabilities(self, contexts: Features) -> FloatArray:
         n = n_contexts(contexts)
@@ -163,7 +167,7 @@ class EstimatorPolicy:
     def frozen(self) -> EstimatorPolicy:
         import copy
 
-        return EstimatorPolicy(copy.deepcopy(self.estimator), self.n_actions, self.name or self.id)
+        return EstimatorPolicy(copy.deepcopy(self.estimator), self.n_actions, self._name, self.min_probability)
 
 
 def for_estimators(contexts: Features) -> Any:

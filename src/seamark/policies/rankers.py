@@ -1,0 +1,412 @@
+"""Who orders the documents of a query, and how an order is displayed.
+
+A ranker gives every document a score; the order is by score, ties by the documents' fixed hash, so it is a function of
+the scores. How the order is shown is a second thing: as it is, with swaps of neighbours, or sampled (Plackett-Luce).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from seamark.policies.base import content_id
+from seamark.rankings import Documents
+from seamark.rounds import FloatArray, IntArray
+
+CUTOFF = 10
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """Orders the documents of a query, by decreasing score. Deterministic given the documents."""
+
+    @property
+    def id(self) -> str:
+        """Hash of the content: two rankers with one id rank alike."""
+        ...
+
+    def scores(self, pool: Documents) -> FloatArray:
+        """One score per document, shape (n_docs,); compared within a query only."""
+        ...
+
+    def frozen(self) -> Ranker:
+        """A ranker that later training cannot change; `self` where that holds already."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRanker:
+    """Scores <weights, document>. `weights` (d,) may be a live view of a learner's; `frozen()` copies them."""
+
+    weights: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 1:
+            raise ValueError(f"weights: shape {self.weights.shape}; must be (n_features,).")
+
+    def scores(self, pool: Documents) -> FloatArray:
+        return self.scores_of(pool, np.arange(pool.n_queries), np.empty(pool.n_docs))
+
+    def scores_of(self, pool: Documents, queries: IntArray, out: FloatArray) -> FloatArray:
+        """The scores of some queries' documents, written into `out` (n_docs,), which is returned."""
+        from seamark.kernels.ranking import score_queries
+
+        if pool.features.shape[1] != self.weights.size:
+            raise ValueError(
+                f"documents: {pool.features.shape[1]} features, but the ranker has weights for {self.weights.size}."
+            )
+        score_queries(pool.features, pool.offsets, queries, np.array(self.weights, dtype=np.float64), out)
+        return out
+
+    def frozen(self) -> LinearRanker:
+        if not self.weights.flags.writeable and self.weights.base is None:
+            return self
+        weights = np.array(self.weights, dtype=np.float64)
+        weights.setflags(write=False)
+        return LinearRanker(weights)
+
+    @property
+    def id(self) -> str:
+        return self._content_id() if self.weights.flags.writeable else self._id
+
+    def _content_id(self) -> str:
+        return content_id("linear-ranker", {"weights": np.asarray(self.weights, dtype=np.float64)})
+
+    @cached_property
+    def _id(self) -> str:
+        return self._content_id()
+
+
+@dataclass(frozen=True, eq=False)
+class TableRanker:
+    """Fixed scores for the documents of one pool, (n_docs,): for rankers that have no features, as BubbleRank's."""
+
+    values: FloatArray
+
+    def scores(self, pool: Documents) -> FloatArray:
+        if self.values.shape != (pool.n_docs,):
+            raise ValueError(
+                f"documents: {pool.n_docs}, but this ranker knows {self.values.size}; it cannot rank others."
+            )
+        return self.values
+
+    def frozen(self) -> TableRanker:
+        if not self.values.flags.writeable and self.values.base is None:
+            return self
+        values = np.array(self.values, dtype=np.float64)
+        values.setflags(write=False)
+        return TableRanker(values)
+
+    @cached_property
+    def id(self) -> str:
+        return content_id("table-ranker", {"values": self.values})
+
+
+def scores_of(ranker: Ranker, pool: Documents, queries: IntArray, out: FloatArray) -> FloatArray:
+    """Scores of (at least) the documents of these queries, (n_docs,); `out` is scratch that may be returned.
+
+    A ranker that cannot score a document has no order: a NaN or an infinity raises.
+    """
+    if isinstance(ranker, LinearRanker):
+        scores = ranker.scores_of(pool, queries, out)
+        sound = np.isfinite(ranker.weights).all()
+    else:
+        scores = np.ascontiguousarray(ranker.scores(pool), dtype=np.float64)
+        if scores.shape != (pool.n_docs,):
+            raise ValueError(f"scores: shape {scores.shape}; must be one per document, ({pool.n_docs},).")
+        sound = np.isfinite(scores).all()
+    if not sound:
+        raise UnsoundRanker("ranker: some scores are not finite numbers, so it has no order.")
+    return scores
+
+
+class UnsoundRanker(ValueError):
+    """Scores that are NaN or infinite: a learner has diverged. Gates answer with `hold`."""
+
+
+class ListCache:
+    """Top lists of rankers over one pool, computed per query when asked, kept for the latest `capacity` rankers."""
+
+    def __init__(self, depth: int = CUTOFF, *, capacity: int = 16) -> None:
+        self.depth, self.capacity = depth, capacity
+        self._pool: Documents | None = None
+        self._kept: OrderedDict[str, tuple[IntArray, Any]] = OrderedDict()
+        self._scratch = np.empty(0)
+
+    def lists(self, ranker: Ranker, pool: Documents, queries: IntArray | None = None) -> IntArray:
+        """Document rows (n_queries, depth), best first, -1 where a list has ended; filled for `queries` (None: all)."""
+        from seamark.kernels.ranking import rank_queries
+
+        if self._pool is None or self._pool.offsets is not pool.offsets:
+            self._pool, self._scratch = pool, np.empty(pool.n_docs)
+            self._kept.clear()
+        key = ranker.id
+        if key not in self._kept:
+            self._kept[key] = (
+                np.empty((pool.n_queries, self.depth), dtype=np.int64),
+                np.zeros(pool.n_queries, dtype=bool),
+            )
+            while len(self._kept) > self.capacity:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        top, done = self._kept[key]
+        if queries is None:
+            missing = np.flatnonzero(~done)
+        else:
+            wanted = np.zeros(pool.n_queries, dtype=bool)
+            wanted[queries] = True
+            missing = np.flatnonzero(wanted & ~done)
+        if missing.size:
+            scores = scores_of(ranker, pool, missing, self._scratch)
+            rank_queries(scores, pool.offsets, pool.keys, missing, top)
+            done[missing] = True
+        return top
+
+
+def top_lists(ranker: Ranker, pool: Documents, depth: int = CUTOFF) -> IntArray:
+    """The best `depth` documents of every query, as rows, (n_queries, depth), -1 where a list has ended."""
+    return ListCache(depth, capacity=1).lists(ranker, pool)
+
+
+# -- displays ---------------------------------------------------------------------------------------------------------
+
+
+class Shown(NamedTuple):
+    displayed: IntArray
+    """Document rows, (n, kappa)."""
+    propensities: FloatArray | None
+    """rho of each displayed document; None where the order is shown as it is."""
+
+
+class Display(Protocol):
+    """How a ranker's order is shown at positions that are examined with known probabilities."""
+
+    @property
+    def examination(self) -> FloatArray: ...
+
+    @property
+    def depth(self) -> int:
+        """How many ranks can be displayed."""
+        ...
+
+    def law(self, n: int) -> FloatArray | None:
+        """P(position | rank) among n <= depth documents, (depth, kappa); None where it depends on the scores."""
+        ...
+
+    def show(self, lists: ListCache, ranker: Ranker, pool: Documents, queries: IntArray, uniforms: FloatArray) -> Shown:
+        """What the users of a leg see; `lists` has depth `depth`."""
+        ...
+
+
+def check_examination(examination: ArrayLike) -> FloatArray:
+    e = np.ascontiguousarray(examination, dtype=np.float64)
+    if e.ndim != 1 or not e.size or not ((e > 0) & (e <= 1)).all():
+        raise ValueError(f"examination: {e.tolist()}; must be probabilities in (0, 1], one per displayed position.")
+    return e
+
+
+class AsRanked:
+    """The order is shown as it is: rank j at position j."""
+
+    def __init__(self, examination: ArrayLike) -> None:
+        self.examination = check_examination(examination)
+        self.depth = self.examination.size
+
+    def law(self, n: int) -> FloatArray:
+        return np.eye(self.depth)
+
+    def show(self, lists: ListCache, ranker: Ranker, pool: Documents, queries: IntArray, uniforms: FloatArray) -> Shown:
+        return Shown(lists.lists(ranker, pool, queries)[queries], None)
+
+
+class SwapDisplay:
+    """Swap exploration: a coin picks the pairs (1,2), (3,4), ... or (2,3), (4,5), ..., each swapped with `probability`.
+
+    With `extra` = 1 the document at rank kappa + 1 takes part, so that a document from below can be credited. Every
+    displayed document has a propensity known beforehand from its rank: rho(rank) = sum P(position | rank) e(position).
+    """
+
+    def __init__(self, examination: ArrayLike, *, probability: float = 0.5, extra: int = 1) -> None:
+        self.examination = check_examination(examination)
+        if self.examination.size < 2:
+            raise ValueError("examination: swaps need at least two displayed positions.")
+        if not 0 < probability < 1:
+            raise ValueError(f"probability: {probability}; must be in (0, 1), so that every order stays possible.")
+        if extra not in (0, 1):
+            raise ValueError(f"extra: {extra}; must be 0 or 1.")
+        self.probability, self.extra = float(probability), extra
+        self.depth = self.examination.size + extra
+        self._rho = np.stack([self.law(n) @ self.examination for n in range(self.depth + 1)])
+
+    def law(self, n: int) -> FloatArray:
+        to = np.zeros((self.depth, self.depth))
+        for rank in range(self.depth):
+            for start in (0, 1):
+                partner = rank + 1 if (rank - start) % 2 == 0 else rank - 1
+                if rank >= start and partner >= start and max(rank, partner) < n:
+                    to[rank, rank] += 0.5 * (1 - self.probability)
+                    to[rank, partner] += 0.5 * self.probability
+                else:
+                    to[rank, rank] += 0.5
+        return np.ascontiguousarray(to[:, : self.examination.size])
+
+    def show(self, lists: ListCache, ranker: Ranker, pool: Documents, queries: IntArray, uniforms: FloatArray) -> Shown:
+        from seamark.kernels.ranking import swap_display
+
+        shape = (queries.size, self.examination.size)
+        displayed, rho = np.empty(shape, dtype=np.int64), np.empty(shape)
+        top = lists.lists(ranker, pool, queries)
+        swap_display(top, queries, self.probability, self.depth, self._rho, uniforms, displayed, rho)
+        return Shown(displayed, rho)
+
+
+class PlackettLuceDisplay:
+    """Rankings drawn without replacement, with probabilities proportional to exp(score / tau).
+
+    rho is exact, by dynamic programming over sets, hence only for lists of at most `LONGEST` documents; longer ones are
+    shown without it. It has no floor: gates that need one refuse this display.
+    """
+
+    LONGEST = 14
+
+    def __init__(self, examination: ArrayLike, *, tau: float = 1.0) -> None:
+        self.examination = check_examination(examination)
+        if not tau > 0:
+            raise ValueError(f"tau: {tau}; must be positive.")
+        self.tau, self.depth = float(tau), self.examination.size
+
+    def law(self, n: int) -> None:
+        return None
+
+    def show(self, lists: ListCache, ranker: Ranker, pool: Documents, queries: IntArray, uniforms: FloatArray) -> Shown:
+        from seamark.kernels.ranking import plackett_luce_display
+
+        displayed = np.empty((queries.size, self.examination.size), dtype=np.int64)
+        scores = scores_of(ranker, pool, queries, np.empty(pool.n_docs)) / self.tau
+        plackett_luce_display(scores, pool.offsets, queries, uniforms, displayed)
+        if np.diff(pool.offsets)[queries].max(initial=0) > self.LONGEST:
+            return Shown(displayed, None)
+        rho = np.ones(displayed.shape)
+        for q in np.unique(queries):
+            start, stop = pool.offsets[q], pool.offsets[q + 1]
+            of = plackett_luce_expectation(scores[start:stop], self.examination)
+            at = queries == q
+            rho[at] = np.where(displayed[at] >= 0, of[np.maximum(displayed[at] - start, 0)], 1.0)
+        return Shown(displayed, rho)
+
+
+def plackett_luce_expectation(scores: FloatArray, values: FloatArray) -> FloatArray:
+    """E[values at the document's position] under Plackett-Luce, per document; 0 beyond the last position.
+
+    reached(S) = P(the first |S| documents are the set S), summed over sets; exact, O(2^n n).
+    """
+    n = scores.size
+    if n > PlackettLuceDisplay.LONGEST:
+        raise ValueError(f"scores: {n} documents; exact propensities are computed for {PlackettLuceDisplay.LONGEST}.")
+    weight = np.exp(scores - scores.max())
+    reached = np.zeros(1 << n)
+    reached[0] = 1.0
+    expected = np.zeros(n)
+    for chosen in range(1 << n):
+        position = chosen.bit_count()
+        if reached[chosen] == 0.0 or position >= min(n, values.size):
+            continue
+        left = [d for d in range(n) if not chosen >> d & 1]
+        total = weight[left].sum()
+        for d in left:
+            p = reached[chosen] * weight[d] / total
+            expected[d] += p * values[position]
+            reached[chosen | 1 << d] += p
+    return expected
+
+
+# -- policy surgery ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetedRanker:
+    """`new` where leaving the incumbent's order costs at most `budget` in one round, else the incumbent.
+
+    The cost of a query is sum over documents of (lam(rank by incumbent) - lam(rank by new))_+ / e(rank by incumbent):
+    what one round can at most say against `new` there. So the paired score of this ranker against that incumbent is
+    at least -budget, and larger bets are allowed. It is this ranker that is certified, and this one that is deployed.
+    """
+
+    new: Ranker
+    incumbent: Ranker
+    examination: FloatArray
+    discounts: FloatArray
+    budget: float
+
+    def __post_init__(self) -> None:
+        if not self.budget > 0:
+            raise ValueError(f"budget: {self.budget}; must be positive.")
+
+    def scores(self, pool: Documents) -> FloatArray:
+        everything = np.arange(pool.n_queries)
+        ours = scores_of(self.new, pool, everything, np.empty(pool.n_docs))
+        theirs = scores_of(self.incumbent, pool, everything, np.empty(pool.n_docs))
+        within = np.repeat(self.costs(pool) <= self.budget, np.diff(pool.offsets))
+        return np.where(within, ours, theirs)
+
+    def costs(self, pool: Documents) -> FloatArray:
+        """Of every query, shape (n_queries,)."""
+        from seamark.kernels.ranking import switching_costs
+
+        out = np.empty(pool.n_queries)
+        kappa = self.examination.size
+        switching_costs(
+            top_lists(self.new, pool, kappa), top_lists(self.incumbent, pool, kappa),
+            self.discounts, 1.0 / self.examination, out,
+        )  # fmt: skip
+        return out
+
+    def frozen(self) -> BudgetedRanker:
+        new, incumbent = self.new.frozen(), self.incumbent.frozen()
+        if new is self.new and incumbent is self.incumbent:
+            return self
+        return BudgetedRanker(new, incumbent, self.examination, self.discounts, self.budget)
+
+    @property
+    def id(self) -> str:
+        parts = {
+            "new": self.new.id, "incumbent": self.incumbent.id, "budget": self.budget,
+            "examination": self.examination, "discounts": self.discounts,
+        }  # fmt: skip
+        return content_id("budgeted-ranker", parts)
+
+
+# -- saving -----------------------------------------------------------------------------------------------------------
+
+
+def ranker_state(ranker: Ranker) -> dict[str, Any]:
+    """A ranker as arrays and plain values. A ranker that is code says so instead."""
+    if isinstance(ranker, LinearRanker):
+        return {"kind": "linear-ranker", "weights": np.asarray(ranker.weights)}
+    if isinstance(ranker, TableRanker):
+        return {"kind": "table-ranker", "values": np.asarray(ranker.values)}
+    if isinstance(ranker, BudgetedRanker):
+        return {
+            "kind": "budgeted-ranker", "new": ranker_state(ranker.new), "incumbent": ranker_state(ranker.incumbent),
+            "examination": ranker.examination, "discounts": ranker.discounts, "budget": ranker.budget,
+        }  # fmt: skip
+    raise TypeError(f"{type(ranker).__name__}: its content is code, so it is not saved. Keep the object.")
+
+
+def ranker_from(state: dict[str, Any]) -> Ranker:
+    kind = state["kind"]
+    if kind == "linear-ranker":
+        return LinearRanker(np.array(state["weights"], dtype=np.float64)).frozen()
+    if kind == "table-ranker":
+        return TableRanker(np.array(state["values"], dtype=np.float64)).frozen()
+    if kind == "budgeted-ranker":
+        return BudgetedRanker(
+            ranker_from(state["new"]), ranker_from(state["incumbent"]), np.asarray(state["examination"]),
+            np.asarray(state["discounts"]), float(state["budget"]),
+        )  # fmt: skip
+    raise ValueError(f"ranker kind {kind!r}; this version knows linear-ranker, table-ranker, budgeted-ranker.")
