@@ -115,7 +115,7 @@ install_all() {
     if grep -qiE 'do not match the hashes|hash mismatch' "$log"; then
       fail "a downloaded package is not the one that requirements.lock names (hash mismatch); see $log"
     fi
-    say "requirements.lock does not fit Python $(version_of "$venv/bin/python"); resolving from pyproject.toml"
+    say "requirements.lock could not be installed for Python $(version_of "$venv/bin/python"); resolving pyproject.toml"
     unlocked >"$venv/requirements.txt"
     install -r "$venv/requirements.txt" ||
       fail "the packages could not be installed: $(grep -iE 'error' "$log" | tail -n 1); see $log"
