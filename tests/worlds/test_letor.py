@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 import math
 import mmap
 import os
@@ -585,3 +586,20 @@ def test_damaged_text_is_refused_exactly_where_a_slow_parser_refuses(
     at %= len(raw) + 1
 
     assert_same_as_slow(tmp_path / "fuzz.txt", raw[:at] + by + raw[at + cut :])
+
+
+def test_every_value_is_the_nearest_double() -> None:
+    """Caught: powers of ten and mantissas beyond those that one exact operation can handle."""
+    rng = np.random.default_rng(6)
+    texts = ["0.000000000000000000000001", "0.00000000000000000000001234", "9007199254740993", "900719925474099.3"]
+    texts += ["123456789012345678", "1234567890.12345678", "-.5", "+5.", "-0", "1e-300", "5e-324", "1e22", "1e23"]
+    for digits, places in itertools.product(range(1, 25), range(0, 31, 3)):
+        whole = "".join(rng.choice(list("0123456789"), digits))
+        texts.append(f"{whole}.{'0' * places}{rng.integers(10**9)}")
+        texts.append(f"0.{'0' * places}{whole}")
+    pairs = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
+
+    rows, n_lines = letor._parse_block(f"1 qid:1 {pairs}\n".encode(), Path("x"), 0)
+
+    assert n_lines == 1
+    np.testing.assert_array_equal(rows.features[0], [float(text) for text in texts])
