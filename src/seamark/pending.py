@@ -47,7 +47,8 @@ class Pending:
         self, features: Features, actions: IntArray, propensities: FloatArray, version: int, probabilities: FloatArray
     ) -> IntArray:
         n = actions.size
-        batch = _Batch(self._next, features, actions, propensities, version, probabilities, np.full(n, np.nan))
+        kept = take(features, np.arange(n))  # a copy: the caller may use its array again before the reward comes
+        batch = _Batch(self._next, kept, actions, propensities, version, probabilities, np.full(n, np.nan))
         self._batches.append(batch)
         self._next += n
         if self.window is not None:
@@ -58,15 +59,18 @@ class Pending:
         if ids.shape != values.shape:
             raise ValueError(f"rewards: {values.size} values for {ids.size} ids; give one per id.")
         starts = [b.first for b in self._batches]
+        places: dict[int, tuple[_Batch, float]] = {}
         for one, value in zip(ids.tolist(), values.tolist()):
             if not 0 <= value <= 1:
                 raise ValueError(f"rewards: {value} for id {one}; must be in [0, 1].")
-            at = bisect_right(starts, one) - 1
-            if not 0 <= one < self._next:
+            if one != int(one) or not 0 <= one < self._next:
                 raise ValueError(f"ids: {one} was never decided.")
+            at = bisect_right(starts, one) - 1
             batch = self._batches[at] if at >= 0 else None
-            if batch is None or not np.isnan(batch.rewards[one - batch.first]):
+            if batch is None or one in places or not np.isnan(batch.rewards[int(one) - batch.first]):
                 raise ValueError(f"ids: {one} already has its final reward; each decision is scored once.")
+            places[int(one)] = batch, value
+        for one, (batch, value) in places.items():  # only now: a refused call has changed nothing
             batch.rewards[one - batch.first] = value
 
     def expire(self, before: int) -> None:

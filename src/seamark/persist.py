@@ -31,14 +31,19 @@ def load_state(path: str | Path) -> dict[str, Any]:
     """What `save_state` wrote."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as data:
-            document = json.loads(bytes(data["json"]).decode())
-            if document.get("format") != FORMAT:
-                raise ValueError(f"{path}: format {document.get('format')}; this version reads format {FORMAT}.")
-            state: dict[str, Any] = _unpack(document["state"], data)
-            return state
-    except (zipfile.BadZipFile, KeyError, OSError, EOFError) as error:
+        with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as archive:
+            arrays = {
+                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
+                for name in archive.namelist()
+            }
+        document = json.loads(arrays.pop("json").tobytes().decode())
+        number = document["format"]
+        state: dict[str, Any] = _unpack(document["state"], arrays) if number == FORMAT else {}
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, OSError, EOFError) as error:
         raise ValueError(f"{path}: not a saved Seamark state ({error}).") from None
+    if number != FORMAT:
+        raise ValueError(f"{path}: format {number}; this version reads format {FORMAT}.")
+    return state
 
 
 def _pack(value: Any, arrays: dict[str, Any]) -> Any:

@@ -256,11 +256,18 @@ class ActionSums:
         return self._followed
 
     def moments(self, policy: Policy) -> Moments:
-        return Moments(self.n, *(self._sums.moments(policy) if self._sums else (0.0, 0.0, 0.0)))
+        sums = self._known()
+        return Moments(self.n, *(sums.moments(policy) if sums else (0.0, 0.0, 0.0)))
 
     def paired_moments(self, new: Policy, deployed: Policy) -> Moments:
         """Moments of R_i(new) - R_i(deployed)."""
-        return Moments(self.n, *(self._sums.paired(new, deployed) if self._sums else (0.0, 0.0, 0.0)))
+        sums = self._known()
+        return Moments(self.n, *(sums.paired(new, deployed) if sums else (0.0, 0.0, 0.0)))
+
+    def _known(self) -> DenseTables | SparseTables | RoundLog | None:
+        if self._pending is not None:
+            raise RuntimeError("sums: restored tables do not hold the contexts; add rounds first.")
+        return self._sums
 
     def state(self) -> dict[str, Any]:
         f = self._followed
