@@ -139,7 +139,7 @@ def show(tables: list[Any], folder: Path, quiet: bool) -> None:
 
     from seamark.experiments.tables import to_rich
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 110)
     if not quiet:
         for table in tables:
             console.print(to_rich(table))

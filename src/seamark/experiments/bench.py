@@ -80,7 +80,7 @@ def runner(name: str, world: SupervisedWorld, rounds: int, *, check: str = "publ
     data = world.name.removesuffix("-shaped")
     base = baseline_options(data, "boltzmann", world.n_contexts, world.n_actions)
     baseline = _baseline(world, base)
-    options = method_options(name, data=data, rewards="perfect", baseline="boltzmann", tau=base["tau"])
+    options = method_options(name, data=data, rewards="perfect", baseline="boltzmann", tau=base["tau"], norm=world.norm)
     schedule = Schedule.parse(check)
 
     def run() -> None:

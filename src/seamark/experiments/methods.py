@@ -80,13 +80,17 @@ def _boltzmann(options: Options, world: SupervisedWorld, baseline: Baseline, set
     )  # fmt: skip
 
 
-def _ridge_start(options: Options, world: SupervisedWorld, baseline: Baseline) -> RidgeStart | None:
+def _ridge_start(
+    options: Options, world: SupervisedWorld, baseline: Baseline, *, targets: tuple[float, float] = (1.0, 0.0)
+) -> RidgeStart | None:
+    """Full-information ridge on the baseline's labelled rows; targets 1 and 0 as published, or expected rewards."""
     if not options["warm"]:
         return None
     rows = baseline.rows
+    right, wrong = targets
     return ridge_start(
         np.ascontiguousarray(take(world.features, rows)), world.labels[rows], world.n_actions, options["l2"],
-        right=world.right, wrong=world.wrong,
+        right=right, wrong=wrong,
     )  # fmt: skip
 
 
@@ -108,7 +112,8 @@ def _clucb(options: Options, world: SupervisedWorld, baseline: Baseline, setting
     return CLUCB(
         world.n_actions, world.n_features, baseline=baseline.policy, alpha=options["alpha"], l2=options["l2"],
         delta=setting.delta, norm_bound=options["norm_bound"], noise=options["noise"],
-        beta_scale=options["beta_scale"], start=_ridge_start(options, world, baseline),
+        beta_scale=options["beta_scale"],
+        start=_ridge_start(options, world, baseline, targets=(world.right, world.wrong)),
     )  # fmt: skip
 
 
@@ -206,25 +211,41 @@ def baseline_options(data: str, kind: str, n_rows: int, n_actions: int) -> Optio
 
 
 def method_options(
-    name: str, *, data: str, rewards: str, baseline: str, tau: float, overrides: Options | None = None
+    name: str,
+    *,
+    data: str,
+    rewards: str,
+    baseline: str,
+    tau: float,
+    norm: float = 1.0,
+    overrides: Options | None = None,
 ) -> Options:
-    """The hyper-parameters of a method: published for the sets they name under a Boltzmann baseline, else ours."""
-    method = METHODS[name]
-    options: Options = {**method.defaults}
+    """The hyper-parameters of a method: published for the sets they name under a Boltzmann baseline, else ours.
+
+    Ours are dimensionless; `norm` (mean squared length of a context) turns them into step sizes and ridge penalties.
+    """
+    options: Options = {**METHODS[name].defaults}
     if "tau" in options:
         options["tau"] = tau
-    table = hyperparameters()
-    own = table["own"]
-    for source in (own["default"], own.get(data, {})):
-        for scope in ("any", rewards):
-            options |= source.get(baseline, {}).get(scope, {}).get(name, {})
+    own = hyperparameters()["own"]["scopes"]
+    chosen: Options = {**own["any"].get(name, {}), **own.get(rewards, {}).get(name, {})}
+    if "step" in chosen:
+        chosen["lr"] = _rounded(chosen.pop("step") * options.get("tau", 1.0) / norm)
+    if "l2_per_norm" in chosen:
+        chosen["l2"] = _rounded(chosen.pop("l2_per_norm") * norm)
+    options |= chosen
     if baseline == "boltzmann":
-        options |= table["published"]["sets"].get(data, {}).get(rewards, {}).get(name, {})
+        options |= hyperparameters()["published"]["sets"].get(data, {}).get(rewards, {}).get(name, {})
     for key, value in (overrides or {}).items():
         if key not in options:
             raise ValueError(f"--set {name}.{key}: {name} has {', '.join(sorted(options))}.")
         options[key] = _like(options[key], value, f"--set {name}.{key}")
     return options
+
+
+def _rounded(value: float) -> float:
+    """Three significant digits: what a person would write down."""
+    return float(f"{value:.3g}")
 
 
 def _like(default: Any, value: Any, where: str) -> Any:

@@ -103,7 +103,7 @@ def plan(config: RunConfig, world: SupervisedWorld | None = None) -> Plan:
     for name in resolve_methods(config.methods):
         options = method_options(
             name, data=world.name, rewards=config.rewards, baseline=config.baseline, tau=base["tau"],
-            overrides=config.overrides.get(name),
+            norm=world.norm, overrides=config.overrides.get(name),
         )  # fmt: skip
         if (reason := too_large(name, options, world)) is not None:
             skipped.append({"method": name, "reason": reason})

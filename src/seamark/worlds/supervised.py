@@ -68,6 +68,12 @@ class SupervisedWorld:
         return n_features(self.features)
 
     @cached_property
+    def norm(self) -> float:
+        """Mean squared length of a context."""
+        data = self.features if isinstance(self.features, np.ndarray) else self.features.data
+        return float((data * data).sum()) / self.n_contexts
+
+    @cached_property
     def answers(self) -> Answers:
         return Answers(self.features, self.labels, self.right, self.wrong)
 
