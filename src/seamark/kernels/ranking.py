@@ -107,15 +107,6 @@ def rank_queries(scores, offsets, keys, queries, out_top):
 
 
 @njit(**_STRICT)
-def display_and_click(top, queries, examination, attraction, stop, uniforms, out_displayed, out_clicks):
-    """A leg of a fixed ranker: look up the display, draw the clicks."""
-    for t in range(queries.size):
-        for j in range(top.shape[1]):
-            out_displayed[t, j] = top[queries[t], j]
-        click_list(out_displayed[t], examination, attraction, stop, uniforms[t], out_clicks[t])
-
-
-@njit(**_STRICT)
 def swap_row(top, probability, depth, uniforms, out):
     """Swap exploration of one ranking: a coin says which adjacent pairs, each is swapped with the probability given.
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from seamark.policies.base import content_id
-from seamark.rankings import Documents
+from seamark.rankings import Documents, RankingDraws, RankingRounds, Users
 from seamark.rounds import FloatArray, IntArray
 
 CUTOFF = 10
@@ -323,6 +323,32 @@ def plackett_luce_expectation(scores: FloatArray, values: FloatArray) -> FloatAr
             expected[d] += p * values[position]
             reached[chosen | 1 << d] += p
     return expected
+
+
+def serve(
+    ranker: Ranker, display: Display, users: Users, draws: RankingDraws, lists: ListCache, *, first: int, version: int
+) -> RankingRounds:
+    """A leg in which a fixed ranker is deployed: what is displayed, what is clicked.
+
+    `lists` (of depth `display.depth`) is kept by the caller, so that a leg costs look-ups only. `display.examination`
+    is what gates and learners will assume, `users.examination` what users do; they differ where a test wants them to.
+    """
+    from seamark.kernels.clicks import click_lists
+
+    shown = display.show(lists, ranker, users.documents, draws.queries, draws.actions)
+    clicks = np.empty(shown.displayed.shape, dtype=np.uint8)
+    click_lists(shown.displayed, users.examination, users.attraction, users.stop, draws.clicks, clicks)
+    versions = np.full(draws.queries.size, version, dtype=np.int64)
+    return RankingRounds(
+        users.documents,
+        draws.queries,
+        shown.displayed,
+        clicks,
+        display.examination,
+        versions,
+        first,
+        shown.propensities,
+    )
 
 
 # -- policy surgery ---------------------------------------------------------------------------------------------------
