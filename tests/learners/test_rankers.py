@@ -33,6 +33,7 @@ from seamark.policies.rankers import (
     LinearRanker,
     ListCache,
     PlackettLuceDisplay,
+    RerankedRanker,
     SwapDisplay,
     TableRanker,
     UnsoundRanker,
@@ -138,6 +139,7 @@ def test_rankers_without_an_order_are_refused_and_others_are_saved() -> None:
         new,
         TableRanker(rng.normal(size=pool.n_docs)),
         BudgetedRanker(new, old, np.ones(2), np.ones(2), 1.0),
+        RerankedRanker(new, old, 2),
     ):
         again = ranker_from(ranker_state(ranker.frozen()))
         assert again.id == ranker.id
@@ -166,6 +168,20 @@ def test_policy_surgery_keeps_the_new_order_where_leaving_costs_at_most_the_budg
     for q in range(pool.n_queries):
         assert lists[q].tolist() == top_list((new if costs[q] <= budget else old).weights, pool, q, KAPPA)
     assert 0 < sum(c <= budget for c in costs) < len(costs)
+
+
+def test_reranking_orders_the_incumbents_best_and_leaves_the_rest() -> None:
+    """Caught: the order of new scores leaking below the depth, and ties by place."""
+    rng = np.random.default_rng(22)
+    pool = small_pool(rng, lengths=(6, 1, 3, 0, 12))
+    new, old = TableRanker(rng.integers(0, 3, pool.n_docs).astype(float)), LinearRanker(100 * rng.normal(size=4))
+
+    lists = top_lists(RerankedRanker(new, old, 4), pool, 12)
+
+    for q in range(pool.n_queries):
+        before = [d for d in top_list(old.weights, pool, q, 12) if d >= 0]
+        best = sorted(before[:4], key=lambda d: (-new.values[d], int(pool.keys[d])))
+        assert [d for d in lists[q] if d >= 0] == best + before[4:]
 
 
 # -- displays ---------------------------------------------------------------------------------------------------------

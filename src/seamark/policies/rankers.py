@@ -407,6 +407,43 @@ class BudgetedRanker:
         return content_id("budgeted-ranker", parts)
 
 
+@dataclass(frozen=True, eq=False)
+class RerankedRanker:
+    """The incumbent's best `depth` documents in the order of `new`, the documents below as the incumbent has them.
+
+    It shows nothing that the incumbent does not show, so its paired score is unbiased where that of `new` itself is
+    only conservative: documents that nobody was shown earn `new` nothing, and it pays for those that they replace.
+    """
+
+    new: Ranker
+    incumbent: Ranker
+    depth: int
+
+    def scores(self, pool: Documents) -> FloatArray:
+        everything = np.arange(pool.n_queries)
+        ours = scores_of(self.new, pool, everything, np.empty(pool.n_docs))
+        values = np.array(scores_of(self.incumbent, pool, everything, np.empty(pool.n_docs)))
+        lists = top_lists(self.incumbent, pool, self.depth)
+        there = lists >= 0
+        best = values[lists[:, :1]]
+        order = np.lexsort((pool.keys[lists], np.where(there, -ours[lists], np.inf)), axis=1)
+        reordered = np.take_along_axis(lists, order, axis=1)
+        # above the incumbent's best, hence above everything that stays below
+        values[reordered[there]] = (best + np.arange(self.depth, 0, -1))[there]
+        return values
+
+    def frozen(self) -> RerankedRanker:
+        new, incumbent = self.new.frozen(), self.incumbent.frozen()
+        if new is self.new and incumbent is self.incumbent:
+            return self
+        return RerankedRanker(new, incumbent, self.depth)
+
+    @property
+    def id(self) -> str:
+        parts = {"new": self.new.id, "incumbent": self.incumbent.id, "depth": self.depth}
+        return content_id("reranked-ranker", parts)
+
+
 # -- saving -----------------------------------------------------------------------------------------------------------
 
 
@@ -420,6 +457,11 @@ def ranker_state(ranker: Ranker) -> dict[str, Any]:
         return {
             "kind": "budgeted-ranker", "new": ranker_state(ranker.new), "incumbent": ranker_state(ranker.incumbent),
             "examination": ranker.examination, "discounts": ranker.discounts, "budget": ranker.budget,
+        }  # fmt: skip
+    if isinstance(ranker, RerankedRanker):
+        return {
+            "kind": "reranked-ranker", "new": ranker_state(ranker.new), "incumbent": ranker_state(ranker.incumbent),
+            "depth": ranker.depth,
         }  # fmt: skip
     raise TypeError(f"{type(ranker).__name__}: its content is code, so it is not saved. Keep the object.")
 
@@ -435,4 +477,7 @@ def ranker_from(state: dict[str, Any]) -> Ranker:
             ranker_from(state["new"]), ranker_from(state["incumbent"]), np.asarray(state["examination"]),
             np.asarray(state["discounts"]), float(state["budget"]),
         )  # fmt: skip
-    raise ValueError(f"ranker kind {kind!r}; this version knows linear-ranker, table-ranker, budgeted-ranker.")
+    if kind == "reranked-ranker":
+        return RerankedRanker(ranker_from(state["new"]), ranker_from(state["incumbent"]), int(state["depth"]))
+    known = "linear-ranker, table-ranker, budgeted-ranker, reranked-ranker"
+    raise ValueError(f"ranker kind {kind!r}; this version knows {known}.")
