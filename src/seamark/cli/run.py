@@ -100,10 +100,16 @@ def settle(given: dict[str, Any], config: Path | None, sets: list[str]) -> tuple
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"--config {config}: not TOML: {error}.") from None
         from_file = {k.replace("-", "_"): v for k, v in from_file.items()}
-        overrides = {m: dict(v) for m, v in from_file.pop("set", {}).items()}
+        tables = from_file.pop("set", {})
+        if not isinstance(tables, dict) or not all(isinstance(v, dict) for v in tables.values()):
+            raise ValueError(f"--config {config}: set must hold one table per method, such as [set.sea].")
+        overrides = {m: dict(v) for m, v in tables.items()}
         unknown = sorted(set(from_file) - set(DEFAULTS))
         if unknown:
             raise ValueError(f"--config {config}: unknown {', '.join(unknown)}; options are {', '.join(DEFAULTS)}.")
+        for key, value in from_file.items():
+            if (kind := _kind_missed(key, value)) is not None:
+                raise ValueError(f"--config {config}: {key} is {value!r}; must be {kind}.")
     for item in sets:
         name, dot, rest = item.partition(".")
         key, equals, value = rest.partition("=")
@@ -114,6 +120,17 @@ def settle(given: dict[str, Any], config: Path | None, sets: list[str]) -> tuple
         k: next((v for v in (given.get(k), from_file.get(k), d) if v is not None), None) for k, d in DEFAULTS.items()
     }
     return options, overrides
+
+
+def _kind_missed(key: str, value: Any) -> str | None:
+    """What an option of a file must be, where the value is not."""
+    if key in ("rounds", "seeds", "first_seed", "jobs"):
+        return None if type(value) is int else "a whole number"
+    if key in ("floor", "delta"):
+        return None if type(value) in (int, float) else "a number"
+    if key == "methods" and isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return None
+    return None if isinstance(value, str) else "text"
 
 
 def _writable(folder: Path) -> None:

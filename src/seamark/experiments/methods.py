@@ -256,7 +256,7 @@ def _like(default: Any, value: Any, where: str) -> Any:
         if isinstance(default, (int, float)):
             number = float(value)
             return int(number) if isinstance(default, int) and number.is_integer() else number
-    except (ValueError, KeyError):
+    except (ValueError, TypeError, KeyError):
         raise ValueError(f"{where}: {value!r}; must be like {default!r}.") from None
     return str(value)
 

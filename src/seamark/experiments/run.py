@@ -75,7 +75,7 @@ class RunConfig:
     def floor_used(self) -> float:
         """The floor: 0.05 under the paper's semantics (and as epsilon), none in the released ones."""
         if self.floor is not None:
-            return self.floor
+            return float(self.floor)
         return 0.0 if self.semantics == "released" and self.baseline == "boltzmann" else 0.05
 
 
@@ -100,11 +100,14 @@ def plan(config: RunConfig, world: SupervisedWorld | None = None) -> Plan:
     base = baseline_options(world.name, config.baseline, world.n_contexts, world.n_actions)
     cells: list[CellConfig] = []
     skipped: list[dict[str, str]] = []
-    for name in resolve_methods(config.methods):
+    names = resolve_methods(config.methods)
+    for name in dict.fromkeys([*names, *config.overrides]):
         options = method_options(
             name, data=world.name, rewards=config.rewards, baseline=config.baseline, tau=base["tau"],
             norm=world.norm, overrides=config.overrides.get(name),
         )  # fmt: skip
+        if name not in names:  # its overrides were looked at, so that a misspelt one never passes in silence
+            continue
         if (reason := too_large(name, options, world)) is not None:
             skipped.append({"method": name, "reason": reason})
             continue
@@ -144,6 +147,8 @@ def execute(
     A cell that fails is recorded and the others go on. An interruption leaves the finished cells; running again
     with the same folder resumes.
     """
+    if jobs < 0:
+        raise ValueError(f"jobs: {jobs}; must be 0 (one per core) or a positive number.")
     watcher = watcher or Watcher()
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,6 +164,11 @@ def execute(
             cell, plan.world, baselines[cell.seed],
             progress=lambda done: watcher.progress(cell, done), stopped=stop.is_set,
         )  # fmt: skip
+
+    def keep(cell: CellConfig, result: dict[str, Any]) -> None:
+        write_json(folder / f"{cell.id}.json", result)
+        results[cell.id] = result
+        watcher.finished(cell, result, False)
 
     todo: list[CellConfig] = []
     for cell in plan.cells:
@@ -193,14 +203,13 @@ def execute(
                         failed.append({"id": cell.id, "method": cell.method, "seed": cell.seed, "error": line})
                         watcher.failed(cell, line)
                         continue
-                    write_json(folder / f"{cell.id}.json", result)
-                    results[cell.id] = result
-                    watcher.finished(cell, result, False)
+                    keep(cell, result)
         except KeyboardInterrupt:
             interrupted = True
             stop.set()
-            for future in running:
-                future.cancel()
+            for future, cell in running.items():
+                if not future.cancel() and future.done() and future.exception() is None:
+                    keep(cell, future.result())
     done_cells = [results[c.id] for c in plan.cells if c.id in results]
     return Outcome(done_cells, failed, list(plan.skipped), interrupted)
 
@@ -218,7 +227,7 @@ def read_cell(path: Path) -> dict[str, Any] | None:
         cell: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return cell if cell.get("schema") == SCHEMA else None
+    return cell if isinstance(cell, dict) and cell.get("schema") == SCHEMA else None
 
 
 def write_json(path: Path, value: Any) -> None:

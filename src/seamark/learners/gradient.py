@@ -5,6 +5,7 @@ Weights are kept as the kernels want them: (actions, features) for dense context
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -20,9 +21,9 @@ class _LinearLearner:
     """Weights warm-started from a policy's (or zeros), laid out at the first sight of contexts."""
 
     def __init__(self, start: FloatArray, acts: ActingForm, lr: float, l2: float, decay: Decay) -> None:
-        if not lr > 0:
+        if not 0 < lr < math.inf:
             raise ValueError(f"lr: {lr}; must be positive.")
-        if l2 < 0 or lr * l2 >= 1:
+        if not (l2 >= 0 and lr * l2 < 1):
             raise ValueError(f"l2: {l2}; must be non-negative with lr * l2 below 1.")
         if decay not in ("published", "ridge"):
             raise ValueError(f"decay: {decay!r}; must be 'published' or 'ridge'.")

@@ -69,9 +69,9 @@ class SupervisedWorld:
 
     @cached_property
     def norm(self) -> float:
-        """Mean squared length of a context."""
+        """Mean squared length of a context; 1 where every context is zero."""
         data = self.features if isinstance(self.features, np.ndarray) else self.features.data
-        return float((data * data).sum()) / self.n_contexts
+        return float((data * data).sum()) / self.n_contexts or 1.0
 
     @cached_property
     def answers(self) -> Answers:
