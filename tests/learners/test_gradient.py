@@ -191,7 +191,9 @@ def test_impossible_options_are_refused() -> None:
     for options, message in (
         ({"lr": 0.0}, "lr: 0.0"),
         ({"lr": float("nan")}, "lr: nan"),
+        ({"lr": float("inf")}, "lr: inf"),
         ({"l2": -1.0}, "l2: -1.0"),
+        ({"l2": float("nan")}, "l2: nan"),
         ({"lr": 0.5, "l2": 2.0}, "l2: 2.0; must be non-negative with lr \\* l2 below 1"),
         ({"decay": "some"}, "decay: 'some'"),
         ({"tau": 0.0}, "tau: 0.0"),

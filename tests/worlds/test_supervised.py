@@ -157,6 +157,15 @@ def test_a_loaded_set_becomes_a_world() -> None:
     assert world.value(ConstantPolicy(np.full(10, 0.1))) == pytest.approx(0.4 + 0.2 * 0.1)
 
 
+def test_the_norm_is_the_mean_squared_length_of_a_context() -> None:
+    """Step sizes are relative to it, in both forms of contexts; where all are zero it divides all the same."""
+    x, labels = np.array([[3.0, 4.0], [0.0, 1.0]]), np.zeros(2, dtype=np.int64)
+
+    for features in (x, csr(x)):
+        assert SupervisedWorld("w", features, labels, features, labels, 2, 1.0, 0.0).norm == (25 + 1) / 2
+    assert SupervisedWorld("w", 0 * x, labels, x, labels, 2, 1.0, 0.0).norm == 1.0
+
+
 @given(st.integers(1, 300), st.integers(1, 64))
 def test_the_hash_of_a_feature_is_fixed(n: int, n_hashed: int) -> None:
     """It depends on the index alone: more features do not move earlier ones, and SplitMix64 is what it was."""
