@@ -7,7 +7,7 @@ from typing import Any
 import linear_twins as twins
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -158,8 +158,10 @@ def test_acting_equals_the_acting_form(scores: FloatArray, tau: float, floor: fl
 
 @given(
     arrays(np.float64, 4, elements=st.sampled_from([0.0, 1e-300, 1e-17, 0.1, 0.3, 1.0])).filter(lambda p: p.sum() > 0),
-    st.sampled_from([0.0, 5e-324, 0.1, 0.5, 1 - 2**-53]) | st.floats(0, 1, exclude_max=True),
+    st.sampled_from([0.0, 5e-324, 0.1, 0.5, 1 - 2**-53, 1.0]) | st.floats(0, 1, exclude_max=True),
 )
+@example(np.array([0.0, 1.0, 0.0]), 0.0)
+@example(np.array([0.0, 1.0, 0.0]), 1.0)
 def test_pick_and_draw_take_the_same_action(p: FloatArray, uniform: float) -> None:
     """One uniform, one action, in NumPy and in the kernel: else the explorer and an experiment would differ."""
     p = p / p.sum()

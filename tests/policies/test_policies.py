@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_matrix
@@ -243,10 +243,12 @@ def test_the_draw_follows_the_inverse_cdf_exactly() -> None:
 
 @given(
     arrays(np.float64, 5, elements=st.sampled_from([0.0, 1e-300, 1e-17, 0.1, 0.3, 1.0])).filter(lambda p: p.sum() > 0),
-    st.sampled_from([0.0, 5e-324, 0.1, 0.5, 1 - 2**-53]) | st.floats(0, 1, exclude_max=True),
+    st.sampled_from([0.0, 5e-324, 0.1, 0.5, 1 - 2**-53, 1.0]) | st.floats(0, 1, exclude_max=True),
 )
+@example(np.array([0.0, 1.0, 0.0]), 0.0)
+@example(np.array([0.0, 1.0, 0.0]), 1.0)
 def test_an_action_of_probability_zero_is_never_drawn(p: np.ndarray, uniform: float) -> None:
-    """Whatever rounding does at the ends of the CDF; dropping the final guard, or `>` for `>=`, is caught."""
+    """At either end of the CDF, a uniform of one included; dropping the final guard, or `>` for `>=`, is caught."""
     p = p / p.sum()
     drawn = draw(p[None, :], np.array([uniform]))
 
