@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from seamark.gates import Decision, Gate, Schedule
+from seamark.gates import ChallengerGate, Decision, Gate, Schedule
 from seamark.learners.base import Learner
 from seamark.pending import Pending
 from seamark.persist import load_state, save_state
@@ -33,10 +33,12 @@ class Decisions(NamedTuple):
 class Explorer:
     """Keeps `baseline` serving, learns from its traffic, deploys a candidate when `gate` says so.
 
+    Without a gate named it is the challenger gate: valid for any learner, over the whole run (docs/guarantee.md).
+
     >>> import numpy as np, seamark
     >>> from seamark.policies import ActingForm, LinearPolicy
     >>> baseline = LinearPolicy(np.zeros((2, 1)), ActingForm.softmax(1.0, floor=0.1))
-    >>> explorer = seamark.Explorer(baseline, gate=seamark.gates.PaperGate(n_actions=2), seed=1)
+    >>> explorer = seamark.Explorer(baseline, seed=1)
     >>> while explorer.version == 0:                                  # action 1 is right when x > 0
     ...     x = np.array([[1.0], [-1.0]]).repeat(50, axis=0)
     ...     decisions = explorer.decide(x)
@@ -54,7 +56,7 @@ class Explorer:
         self,
         baseline: Policy,
         *,
-        gate: Gate,
+        gate: Gate | None = None,
         learner: Learner | str = "ips",
         schedule: Schedule | str = "published",
         seed: int = 0,
@@ -64,7 +66,7 @@ class Explorer:
     ) -> None:
         self.baseline = self.deployed = baseline.frozen()
         self.learner = default_learner(learner, baseline) if isinstance(learner, str) else learner
-        self.gate = gate
+        self.gate: Gate = gate if gate is not None else ChallengerGate(baseline.n_actions)
         self.schedule = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
         self.version = 0
         self.t = 0
@@ -72,7 +74,7 @@ class Explorer:
         self.on_decision = on_decision
         self._rng = np.random.default_rng(seed)
         self._pending = Pending(window, default_reward)
-        gate.reign(self.deployed, 0, 0)
+        self.gate.reign(self.deployed, 0, 0)
 
     # -- Algorithm 1 ---------------------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class Explorer:
         The order is part of the guarantee: evidence first, then learning, then the offer of what was learned.
         """
         decision = self._deploy(self.gate.observe(rounds, self.deployed))
-        self.learner.update(rounds)
+        self.learner.update(training_part(self.gate, rounds))
         due = self.t + len(rounds) >= self.schedule.after(self.t)
         self.t += len(rounds)
         if due and not (decision and decision.deploys) and self.gate.wants(self.t):
@@ -158,7 +160,7 @@ class Explorer:
     def load(self, path: str | Path) -> Explorer:
         """Continues where the saved explorer stopped; `self` must be built with the same baseline, learner and gate.
 
-        Returns self, so `Explorer(baseline, gate=...).load(path)` reads as one step.
+        Returns self, so `Explorer(baseline).load(path)` reads as one step.
         """
         state = load_state(path)
         self.deployed = policy_from(state["deployed"])
@@ -170,6 +172,12 @@ class Explorer:
         self._pending.restore(state["pending"])
         self._rng.bit_generator.state = state["rng"]
         return self
+
+
+def training_part(gate: Gate, rounds: Rounds) -> Rounds:
+    """The rounds that may teach: all of them, unless the gate sets some aside to judge."""
+    chosen: Rounds = getattr(gate, "training_part", lambda whole: whole)(rounds)
+    return chosen
 
 
 def default_learner(name: str, baseline: Policy) -> Learner:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seamark.gates import Gate, MeansGate, NeverGate, PaperGate
+from seamark.gates import ChallengerGate, Gate, MeansGate, NeverGate, PaperGate
 from seamark.gates.paper import Semantics
 from seamark.learners.base import Learner, OnlineLearner
 from seamark.learners.gradient import IPSGradient, PolicyGradient, SquaredLoss
@@ -140,9 +140,21 @@ def _bsea(options: Options, world: SupervisedWorld, setting: Setting) -> Gate:
     return MeansGate(world.n_actions)
 
 
+def _challenger(options: Options, world: SupervisedWorld, setting: Setting) -> Gate:
+    return ChallengerGate(
+        world.n_actions, delta=setting.delta, guarantee=options["guarantee"], margin=options["margin"],
+        slots=options["slots"], first_freeze=options["first_freeze"], growth=options["growth"],
+        reward_model=options["reward_model"], explore_share=options["explore_share"], rollback=options["rollback"],
+    )  # fmt: skip
+
+
 _SGD: Options = {"lr": 0.01, "l2": 0.0, "decay": "published", "warm": True}
 _IPS: Options = {**_SGD, "tau": 0.5, "shift": 0.2, "cap": 0.1}
 _GATED: Options = {**_IPS, "gate_cap": 0.1}
+_CHALLENGER: Options = {
+    "guarantee": "run", "margin": 0.0, "slots": 4, "first_freeze": 500, "growth": 1.3, "reward_model": "mean",
+    "explore_share": 0.0, "rollback": True,
+}  # fmt: skip
 _RIDGE: Options = {"l2": 1.0, "warm": True, "hash": 0}
 
 METHODS: dict[str, Method] = {
@@ -151,6 +163,10 @@ METHODS: dict[str, Method] = {
         Method("ips", "deployed", "the baseline serves; translated IPS learns from its log", _ips, _never, _IPS),
         Method("sea", "deployed", "SEA: deploys when LCB(new) >= UCB(deployed)", _ips, _sea, _GATED),
         Method("bsea", "deployed", "BSEA: deploys when the estimated mean is as good", _ips, _bsea, _GATED),
+        Method(
+            "seamark", "deployed", "challengers tested on later rounds only; keeps its promise over the whole run",
+            _ips, _challenger, {**_IPS, **_CHALLENGER},
+        ),
         Method(
             "epsilon-greedy", "learner", "squared-loss regression, explores a share epsilon", _squared,
             defaults={**_SGD, "epsilon": 0.1},

@@ -26,7 +26,7 @@ from seamark.gates import Schedule
 from seamark.worlds.datasets import load
 from seamark.worlds.supervised import Baseline, SupervisedWorld, reward_noise, train_baseline
 
-DEFAULT_METHODS = "sea,bsea,ips,epsilon-greedy,linucb"
+DEFAULT_METHODS = "seamark,sea,bsea,ips,epsilon-greedy,linucb"
 SEMANTICS = ("paper", "released")
 BASELINES = ("boltzmann", "epsilon-greedy")
 
