@@ -1,5 +1,6 @@
 """When a policy may act."""
 
+from seamark.gates.audited import AuditedGate
 from seamark.gates.base import Decision, Gate, GateRefusal, Schedule, Verdict
 from seamark.gates.challenger import ChallengerGate
 from seamark.gates.fixed import AlwaysGate, NeverGate
@@ -8,6 +9,7 @@ from seamark.gates.paper import MeansGate, PaperGate
 
 __all__ = [
     "AlwaysGate",
+    "AuditedGate",
     "ChallengerGate",
     "Decision",
     "Gate",
