@@ -12,7 +12,7 @@ from seamark import Explorer, GateRefusal
 from seamark.explorer import replay
 from seamark.gates import AlwaysGate, Decision, MeansGate, NeverGate, PaperGate
 from seamark.learners.gradient import IPSGradient
-from seamark.policies import ActingForm, ConstantPolicy, LinearPolicy, Policy, UniformPolicy
+from seamark.policies import ActingForm, CallablePolicy, ConstantPolicy, LinearPolicy, Policy, UniformPolicy
 from seamark.rounds import FloatArray, Rounds
 from support import csr, drawn_rounds, in_form, random_linear, with_zeros
 
@@ -276,7 +276,7 @@ def test_wrong_rewards_are_refused_and_change_nothing() -> None:
     ids = explorer.decide(POOL[:3]).ids
     explorer.reward(ids[0], 1.0)
     for one, value, message in (
-        (ids[0], 1.0, "ids: 0 already has its final reward; each decision is scored once"),
+        (ids[0], 1.0, "ids: 0 already has its final reward, or its window is over; each decision is scored once"),
         (99, 1.0, "ids: 99 was never decided"),
         (ids[1], 1.5, r"rewards: 1.5 for id 1; must be in \[0, 1\]"),
         (ids[1], np.nan, "rewards: nan for id 1"),
@@ -407,3 +407,21 @@ def test_absorbing_equals_deciding() -> None:
 
     assert contents(decided) == contents(replayed)
     assert decided.version > 0
+
+
+def test_an_explorer_whose_baseline_is_code_can_be_saved_before_its_first_deployment(tmp_path: Path) -> None:
+    """What the baseline is need not be written: whoever loads builds the explorer with it again."""
+    baseline = CallablePolicy(lambda x: np.full((len(x), 2), 0.5), 2, "even", 0.5)
+    learner = IPSGradient(np.zeros((2, POOL.shape[1])), ActingForm.softmax(1.0), tau=1.0, lr=0.1)
+
+    def build() -> Explorer:
+        return Explorer(baseline, learner=learner, seed=3)
+
+    first = build()
+    first.reward(first.decide(POOL[:5]).ids, np.ones(5))
+    first.save(tmp_path / "explorer.npz")
+    second = build().load(tmp_path / "explorer.npz")
+
+    assert second.t == first.t == 5
+    assert second.deployed.id == baseline.id
+    assert second.decide(POOL).actions.tolist() == first.decide(POOL).actions.tolist()

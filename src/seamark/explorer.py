@@ -134,23 +134,23 @@ class Explorer:
         return self._pending.n_open
 
     def _absorb_closed(self) -> None:
-        rounds = self._pending.take()
-        while rounds is not None and len(rounds):
-            leg = min(len(rounds), self.schedule.after(self.t) - self.t)
-            if self.t + leg < self.schedule.after(self.t):  # a leg ends at a check, not before
-                self._pending.put_back(rounds)
-                return
-            self.absorb(rounds[:leg])
-            rounds = rounds[leg:]
+        while self._pending.n_ready >= (leg := self.schedule.after(self.t) - self.t):
+            if (rounds := self._pending.take(leg)) is not None:  # a leg ends at a check
+                self.absorb(rounds)
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Writes everything that the next decisions depend on."""
+        """Writes everything that the next decisions depend on; of past deployments the record, not the policies."""
         save_state(
             path,
             {
-                "deployed": policy_state(self.deployed), "version": self.version, "t": self.t,
+                "deployed": policy_state(self.deployed) if self.version else None,
+                "version": self.version, "t": self.t,
+                "deployments": [
+                    {"verdict": d.verdict, "at": d.at, "evidence": d.evidence, "reasons": list(d.reasons)}
+                    for d in self.deployments
+                ],
                 "schedule": [self.schedule.kind, self.schedule.every],
                 "learner": self.learner.state(), "gate": self.gate.state(), "pending": self._pending.state(),
                 "rng": self._rng.bit_generator.state,
@@ -163,7 +163,8 @@ class Explorer:
         Returns self, so `Explorer(baseline).load(path)` reads as one step.
         """
         state = load_state(path)
-        self.deployed = policy_from(state["deployed"])
+        self.deployed = policy_from(state["deployed"]) if state["deployed"] is not None else self.baseline
+        self.deployments = [Decision(**{**d, "reasons": tuple(d["reasons"])}) for d in state["deployments"]]
         self.version, self.t = int(state["version"]), int(state["t"])
         kind, every = state["schedule"]
         self.schedule = Schedule(kind, int(every))

@@ -37,7 +37,7 @@ class Pending:
         self.window, self.default_reward = window, default_reward
         self._batches: list[_Batch] = []
         self._next = 0
-        self._ready: Rounds | None = None
+        self._n_whole = self._n_ready = 0  # closed batches at the head, and rounds in them
 
     @property
     def n_open(self) -> int:
@@ -68,7 +68,9 @@ class Pending:
             at = bisect_right(starts, one) - 1
             batch = self._batches[at] if at >= 0 else None
             if batch is None or one in places or not np.isnan(batch.rewards[int(one) - batch.first]):
-                raise ValueError(f"ids: {one} already has its final reward; each decision is scored once.")
+                raise ValueError(
+                    f"ids: {one} already has its final reward, or its window is over; each decision is scored once."
+                )
             places[int(one)] = batch, value
         for one, (batch, value) in places.items():  # only now: a refused call has changed nothing
             batch.rewards[one - batch.first] = value
@@ -80,29 +82,35 @@ class Pending:
             early = batch.rewards[: max(0, before - batch.first)]
             early[np.isnan(early)] = self.default_reward
 
-    def put_back(self, rounds: Rounds) -> None:
-        self._ready = rounds
+    @property
+    def n_ready(self) -> int:
+        """How many rounds could be taken: all up to the first open one."""
+        while self._n_whole < len(self._batches) and not np.isnan(self._batches[self._n_whole].rewards).any():
+            self._n_ready += len(self._batches[self._n_whole])
+            self._n_whole += 1
+        if self._n_whole == len(self._batches):
+            return self._n_ready
+        return self._n_ready + int(np.argmax(np.isnan(self._batches[self._n_whole].rewards)))
 
-    def take(self) -> Rounds | None:
-        """All rounds up to the first open one, with those put back before."""
+    def take(self, n: int | None = None) -> Rounds | None:
+        """The next `n` rounds (None: all that are ready); None where there are none."""
+        n = self.n_ready if n is None else min(n, self.n_ready)
         parts: list[_Batch] = []
-        while self._batches:
+        missing = n
+        while missing:
             batch = self._batches[0]
-            open_ = np.flatnonzero(np.isnan(batch.rewards))
-            closed = int(open_[0]) if open_.size else len(batch)
-            if closed:
-                parts.append(_part(batch, 0, closed))
-            if closed < len(batch):
-                if closed:
-                    self._batches[0] = _part(batch, closed, len(batch))
-                break
-            self._batches.pop(0)
-        earlier, self._ready = self._ready, None
+            if len(batch) <= missing:
+                parts.append(self._batches.pop(0))
+            else:
+                parts.append(_part(batch, 0, missing))
+                self._batches[0] = _part(batch, missing, len(batch))
+            missing -= len(parts[-1])
+        self._n_whole = self._n_ready = 0
         if not parts:
-            return earlier
-        fresh = Rounds(
+            return None
+        return Rounds(
             stack([p.features for p in parts]),
-            np.arange(sum(len(p) for p in parts), dtype=np.int64),
+            np.arange(n, dtype=np.int64),
             np.concatenate([p.actions for p in parts]),
             np.concatenate([p.rewards for p in parts]),
             np.concatenate([p.propensities for p in parts]),
@@ -110,30 +118,17 @@ class Pending:
             first=parts[0].first,
             probabilities=np.concatenate([p.probabilities for p in parts]),
         )
-        return fresh if earlier is None or not len(earlier) else _joined(earlier, fresh)
 
     def state(self) -> dict[str, Any]:
-        ready = self._ready if self._ready is not None and len(self._ready) else None
         return {
             "next": self._next,
-            "batches": [
-                {**vars(b), "features": _packed(b.features)} for b in self._batches
-            ],
-            "ready": None if ready is None else {
-                "features": _packed(ready.contexts()), "actions": ready.actions, "rewards": ready.rewards,
-                "propensities": ready.propensities, "versions": ready.versions, "first": ready.first,
-                "probabilities": ready.probabilities,
-            },
-        }  # fmt: skip
+            "batches": [{**vars(b), "features": _packed(b.features)} for b in self._batches],
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._next = int(state["next"])
         self._batches = [_Batch(**{**b, "features": _unpacked(b["features"])}) for b in state["batches"]]
-        ready = state["ready"]
-        self._ready = None
-        if ready is not None:
-            columns = {**ready, "features": _unpacked(ready["features"])}
-            self._ready = Rounds(rows=np.arange(len(ready["actions"]), dtype=np.int64), **columns)
+        self._n_whole = self._n_ready = 0
 
 
 def _part(batch: _Batch, start: int, stop: int) -> _Batch:
@@ -141,19 +136,6 @@ def _part(batch: _Batch, start: int, stop: int) -> _Batch:
     return _Batch(
         batch.first + start, take(batch.features, np.arange(start, stop)), batch.actions[s], batch.propensities[s],
         batch.version, batch.probabilities[s], batch.rewards[s],
-    )  # fmt: skip
-
-
-def _joined(one: Rounds, two: Rounds) -> Rounds:
-    def both(a: Any, b: Any) -> Any:
-        return np.concatenate([a, b])
-
-    assert one.probabilities is not None  # both came from `take`
-    assert two.probabilities is not None
-    return Rounds(
-        stack([one.contexts(), two.contexts()]), np.arange(len(one) + len(two), dtype=np.int64),
-        both(one.actions, two.actions), both(one.rewards, two.rewards), both(one.propensities, two.propensities),
-        both(one.versions, two.versions), first=one.first, probabilities=both(one.probabilities, two.probabilities),
     )  # fmt: skip
 
 

@@ -341,12 +341,16 @@ class ChallengerGate:
             "settings": self._settings(),
             "counters": {name: getattr(self, name) for name in _COUNTERS},
             "compared": [self._scorer.mismatches, self._scorer.compared],
-            "incumbent": None if now is None else {**now._asdict(), "policy": policy_state(now.policy)},
+            "incumbent": None if now is None else {**now._asdict(), "policy": self._kept(now.policy)},
             "slots": self._slots.state(),
             "model": None if model is None else model.state(),
             "records": self.records(),
             "events": [dict(event) for event in self.events],
         }
+
+    def _kept(self, policy: Policy) -> dict[str, Any] | None:
+        """The incumbent's state; None in the first reign, whose policy may be code: it is passed in again."""
+        return policy_state(policy) if self._reign > 1 else None
 
     def restore(self, state: dict[str, Any]) -> None:
         mine, theirs = self._settings(), state["settings"]
@@ -357,7 +361,14 @@ class ChallengerGate:
             setattr(self, name, state["counters"][name])
         self._scorer.mismatches, self._scorer.compared = state["compared"]
         now = state["incumbent"]
-        self._incumbent = None if now is None else Incumbent(**{**now, "policy": policy_from(now["policy"])})
+        if now is not None and now["policy"] is None:  # still the first reign: its policy is the one we were given
+            given = self._incumbent
+            if given is None or given.id != now["id"]:
+                raise ValueError("deployed: not the policy that the saved gate began with; build it alike.")
+            now = {**now, "policy": given.policy}
+        elif now is not None:
+            now = {**now, "policy": policy_from(now["policy"])}
+        self._incumbent = None if now is None else Incumbent(**now)
         self._slots.restore(state["slots"])
         if self._scorer.model is not None:
             self._scorer.model.restore(state["model"])
