@@ -15,12 +15,12 @@ import typer
 from seamark.cli.errors import BAD_INPUT, FAILED, fail
 
 if TYPE_CHECKING:
-    from seamark.experiments.cell import CellConfig
     from seamark.experiments.run import Watcher
+    from seamark.experiments.tasks import AnyCell
 
 DEFAULTS: dict[str, Any] = {
-    "task": "classification", "data": None, "methods": None, "rewards": "perfect", "clicks": None,
-    "semantics": "paper", "baseline": "boltzmann", "floor": None, "rounds": 100_000, "seeds": 3,
+    "task": "classification", "data": None, "methods": None, "rewards": None, "clicks": None,
+    "semantics": "paper", "baseline": None, "floor": None, "rounds": 100_000, "seeds": 3,
     "first_seed": 4200, "delta": 0.05, "check": "published", "jobs": 0, "out": None,
 }  # fmt: skip
 
@@ -30,10 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    task: Annotated[str | None, typer.Option(help="classification")] = None,
+    task: Annotated[str | None, typer.Option(help="classification, or ranking")] = None,
     data: Annotated[str | None, typer.Option(help="NAME (see `seamark data list`) or TRAIN[:TEST]")] = None,
     methods: Annotated[str | None, typer.Option(help="Comma-separated, or all")] = None,
     rewards: Annotated[str | None, typer.Option(help="perfect, near-random (0.6/0.4), noisy (0.9/0.1), or P:Q")] = None,
+    clicks: Annotated[
+        str | None, typer.Option(help="Ranking: perfect, position-biased, near-random, informational, navigational")
+    ] = None,
     semantics: Annotated[
         str | None, typer.Option(help="paper, or released (as the published tables were made)")
     ] = None,
@@ -53,7 +56,7 @@ def run(
 ) -> None:
     """Compare methods: who earns what, who deploys what, and was it worse?"""
     given = {
-        "task": task, "data": data, "methods": methods, "rewards": rewards, "semantics": semantics,
+        "task": task, "data": data, "methods": methods, "rewards": rewards, "clicks": clicks, "semantics": semantics,
         "baseline": baseline, "floor": floor, "rounds": rounds, "seeds": seeds, "first_seed": first_seed,
         "delta": delta, "check": check, "jobs": jobs, "out": out,
     }  # fmt: skip
@@ -61,9 +64,7 @@ def run(
     from seamark.experiments import run as runs
 
     folder = Path(options["out"]) if options["out"] else runs.default_folder()
-    if options["task"] != "classification":
-        fail(f"task: {options['task']!r}; must be classification.", BAD_INPUT)
-    chosen = {k: v for k, v in options.items() if v is not None and k not in ("task", "clicks", "jobs", "out")}
+    chosen = {k: v for k, v in options.items() if v is not None and k not in ("jobs", "out")}
     plan = runs.plan(runs.RunConfig(**chosen, overrides=overrides))
     _writable(folder)
     for note in plan.world.notes:
@@ -78,8 +79,9 @@ def run(
         done, total = len(outcome.cells), len(plan.cells)
         fail(f"interrupted with {done} of {total} cells done; the same command with --out {folder} resumes.", FAILED)
     command = shlex.join(["seamark", *sys.argv[1:]])
-    settled = {**{k: v for k, v in options.items() if k not in ("out", "jobs", "clicks")}, "set": overrides}
-    settled |= {"floor": plan.config.floor_used, "data": plan.world.name}
+    settled = {**plan.config.settled(), "set": overrides, "data": plan.world.name}
+    if "floor" in settled:
+        settled["floor"] = plan.config.floor_used
     _, tables = runs.write_outputs(outcome, folder, command=command, config=settled, notes=plan.world.notes)
     show(tables, folder, quiet)
     for failure in outcome.failed:
@@ -184,17 +186,17 @@ class progress_bars:
         tasks: dict[str, Any] = {}
 
         class Bars(Watcher):
-            def started(self, cell: CellConfig) -> None:
+            def started(self, cell: AnyCell) -> None:
                 tasks[cell.id] = bars.add_task(f"{cell.method}, seed {cell.seed}", total=cell.rounds)
 
-            def progress(self, cell: CellConfig, done: int) -> None:
+            def progress(self, cell: AnyCell, done: int) -> None:
                 bars.update(tasks[cell.id], completed=done)
 
-            def finished(self, cell: CellConfig, result: dict[str, Any], reused: bool) -> None:
+            def finished(self, cell: AnyCell, result: dict[str, Any], reused: bool) -> None:
                 with suppress(KeyError):
                     bars.remove_task(tasks[cell.id])
 
-            def failed(self, cell: CellConfig, error: str) -> None:
+            def failed(self, cell: AnyCell, error: str) -> None:
                 with suppress(KeyError):
                     bars.remove_task(tasks[cell.id])
 

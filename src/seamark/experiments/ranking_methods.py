@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from seamark.estimation.ranking_scores import RankingSums
-from seamark.experiments.methods import Options, hyperparameters
+from seamark.experiments.methods import Options, _like, _rounded, hyperparameters
 from seamark.gates import Gate, MeansGate, NeverGate
 from seamark.gates.ranking_challenger import RankingChallengerGate
 from seamark.gates.ranking_paper import RankingPaperGate
@@ -122,7 +122,7 @@ _SEAMARK: Options = {
 METHODS: dict[str, RankingMethod] = {
     m.name: m
     for m in (
-        RankingMethod("ips", "deployed", "the baseline serves; RankSVM learns from its log", _counterfactual, _never, _SGD),
+        RankingMethod("ips", "deployed", "the baseline serves; learns from its log", _counterfactual, _never, _SGD),
         RankingMethod(
             "sea", "deployed", "SEA: deploys when LCB(new) >= UCB(deployed)", _counterfactual, _paper, _GATED
         ),
@@ -199,8 +199,6 @@ def method_options(name: str, *, data: str, clicks: str, norm: float, overrides:
 
     Ours are dimensionless: `norm` (see `RankingWorld.norm`) turns `step` into a learning rate.
     """
-    from seamark.experiments.methods import _like, _rounded
-
     table = hyperparameters()["ranking"]
     own = table["own"]["scopes"]
     options: Options = {**METHODS[name].defaults}

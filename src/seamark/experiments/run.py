@@ -13,33 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from seamark import __version__
-from seamark.experiments.cell import SCHEMA, CellConfig, Stopped, run_cell
-from seamark.experiments.methods import (
-    METHODS,
-    Options,
-    baseline_options,
-    method_options,
-    resolve_methods,
-    too_large,
-)
+from seamark.experiments.cell import SCHEMA, Stopped
+from seamark.experiments.methods import Options
+from seamark.experiments.tasks import OWN_OPTIONS, TASKS, AnyCell, Skipped, one_of
 from seamark.gates import Schedule
-from seamark.worlds.datasets import load
-from seamark.worlds.supervised import Baseline, SupervisedWorld, reward_noise, train_baseline
 
-DEFAULT_METHODS = "seamark,sea,bsea,ips,epsilon-greedy,linucb"
 SEMANTICS = ("paper", "released")
-BASELINES = ("boltzmann", "epsilon-greedy")
+_OF_TASK: Any = None  # filled in by the task
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What a run compares. Unset (None) options follow the semantics."""
+    """What a run compares. Options left out are those of the task, and follow the semantics."""
 
-    data: str = "digits"
-    methods: str = DEFAULT_METHODS
-    rewards: str = "perfect"
+    data: str = _OF_TASK
+    methods: str = _OF_TASK
+    rewards: str = _OF_TASK
     semantics: str = "paper"
-    baseline: str = "boltzmann"
+    baseline: str = _OF_TASK
     floor: float | None = None
     rounds: int = 100_000
     seeds: int = 3
@@ -48,40 +39,45 @@ class RunConfig:
     check: str = "published"
     overrides: dict[str, Options] = field(default_factory=dict)
     task: str = "classification"
+    clicks: str = _OF_TASK
 
     def __post_init__(self) -> None:
-        _one_of("semantics", self.semantics, SEMANTICS)
-        _one_of("baseline", self.baseline, BASELINES)
+        one_of("task", self.task, tuple(TASKS))
+        task = TASKS[self.task]
+        for name in OWN_OPTIONS:
+            if name in task.defaults:
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, task.defaults[name])
+            elif getattr(self, name) is not None:
+                has = ", ".join(n for n in OWN_OPTIONS if n in task.defaults)
+                raise ValueError(f"{name}: {getattr(self, name)!r}; {self.task} has no such option, it has {has}.")
+        one_of("semantics", self.semantics, SEMANTICS)
         for name, low in (("rounds", 1), ("seeds", 1), ("first_seed", 0)):
             if getattr(self, name) < low:
                 raise ValueError(f"{name}: {getattr(self, name)}; must be at least {low}.")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta: {self.delta}; must be between 0 and 1.")
-        if not 0 <= self.floor_used <= 1:
-            raise ValueError(f"floor: {self.floor}; must be in [0, 1].")
         Schedule.parse(self.check)
-        reward_noise(self.rewards)
-        names = resolve_methods(self.methods)
+        known = task.check(self)
         for name in self.overrides:
-            if name not in METHODS:
-                raise ValueError(f"--set {name}: not a method; choose from {', '.join(METHODS)}.")
-        if self.semantics == "paper" and self.floor_used == 0 and "sea" in names:
-            raise ValueError(
-                "floor: 0 leaves no lowest propensity, so the paper's bound does not exist; use a floor such as 0.05, "
-                "or --semantics released, or leave sea out."
-            )
+            if name not in known:
+                raise ValueError(f"--set {name}: not a method; choose from {', '.join(known)}.")
 
     @property
     def floor_used(self) -> float:
-        """The floor: 0.05 under the paper's semantics (and as epsilon), none in the released ones."""
+        """The floor: 0.05 under the paper's semantics (and as epsilon), none in the released ones or for rankers."""
         if self.floor is not None:
             return float(self.floor)
-        return 0.0 if self.semantics == "released" and self.baseline == "boltzmann" else 0.05
+        return 0.0 if self.task == "ranking" or (self.semantics, self.baseline) == ("released", "boltzmann") else 0.05
 
+    @property
+    def seeds_used(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name}: {value!r}; must be {' or '.join(known)}.")
+    def settled(self) -> dict[str, Any]:
+        """Every option of the task as it is used, plain."""
+        names = ("task", *TASKS[self.task].defaults, "semantics", "rounds", "seeds", "first_seed", "delta", "check")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -89,46 +85,27 @@ class Plan:
     """The cells of a run, and the methods that cannot run here, with the reason."""
 
     config: RunConfig
-    world: SupervisedWorld
-    cells: tuple[CellConfig, ...]
-    skipped: tuple[dict[str, str], ...]
+    world: Any
+    """`SupervisedWorld` or `RankingWorld`, by the task."""
+    cells: tuple[Any, ...]
+    skipped: tuple[Skipped, ...]
 
 
-def plan(config: RunConfig, world: SupervisedWorld | None = None) -> Plan:
+def plan(config: RunConfig, world: Any = None) -> Plan:
     """Loads the data, settles every option, and finds out beforehand what cannot run."""
-    world = world or SupervisedWorld.of(load(config.data), config.rewards)
-    base = baseline_options(world.name, config.baseline, world.n_contexts, world.n_actions)
-    cells: list[CellConfig] = []
-    skipped: list[dict[str, str]] = []
-    names = resolve_methods(config.methods)
-    for name in dict.fromkeys([*names, *config.overrides]):
-        options = method_options(
-            name, data=world.name, rewards=config.rewards, baseline=config.baseline, tau=base["tau"],
-            norm=world.norm, overrides=config.overrides.get(name),
-        )  # fmt: skip
-        if name not in names:  # its overrides were looked at, so that a misspelt one never passes in silence
-            continue
-        if (reason := too_large(name, options, world)) is not None:
-            skipped.append({"method": name, "reason": reason})
-            continue
-        for seed in range(config.first_seed, config.first_seed + config.seeds):
-            cells.append(
-                CellConfig(
-                    config.task, world.name, world.sha256, name, config.rewards, world.right, world.wrong,
-                    config.semantics, config.baseline, base, config.floor_used, config.delta, seed, config.rounds,
-                    config.check, options,
-                )
-            )  # fmt: skip
+    task = TASKS[config.task]
+    world = world or task.world(config)
+    cells, skipped = task.cells(config, world)
     return Plan(config, world, tuple(cells), tuple(skipped))
 
 
 class Watcher:
     """What a run tells while it goes; override what is of interest."""
 
-    def started(self, cell: CellConfig) -> None: ...
-    def progress(self, cell: CellConfig, done: int) -> None: ...
-    def finished(self, cell: CellConfig, result: dict[str, Any], reused: bool) -> None: ...
-    def failed(self, cell: CellConfig, error: str) -> None: ...
+    def started(self, cell: AnyCell) -> None: ...
+    def progress(self, cell: AnyCell, done: int) -> None: ...
+    def finished(self, cell: AnyCell, result: dict[str, Any], reused: bool) -> None: ...
+    def failed(self, cell: AnyCell, error: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -149,28 +126,25 @@ def execute(
     """
     if jobs < 0:
         raise ValueError(f"jobs: {jobs}; must be 0 (one per core) or a positive number.")
-    watcher = watcher or Watcher()
+    watcher, task = watcher or Watcher(), TASKS[plan.config.task]
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     jobs = jobs or os.cpu_count() or 1
     stop = threading.Event()
-    baselines: dict[int, Baseline] = {}
+    baselines: dict[int, Any] = {}
     results: dict[str, dict[str, Any]] = {}
     failed: list[dict[str, Any]] = []
 
-    def run_one(cell: CellConfig) -> dict[str, Any]:
+    def run_one(cell: AnyCell) -> dict[str, Any]:
         watcher.started(cell)
-        return run_cell(
-            cell, plan.world, baselines[cell.seed],
-            progress=lambda done: watcher.progress(cell, done), stopped=stop.is_set,
-        )  # fmt: skip
+        return task.run(cell, plan.world, baselines[cell.seed], lambda done: watcher.progress(cell, done), stop.is_set)
 
-    def keep(cell: CellConfig, result: dict[str, Any]) -> None:
+    def keep(cell: AnyCell, result: dict[str, Any]) -> None:
         write_json(folder / f"{cell.id}.json", result)
         results[cell.id] = result
         watcher.finished(cell, result, False)
 
-    todo: list[CellConfig] = []
+    todo: list[AnyCell] = []
     for cell in plan.cells:
         kept = None if overwrite else read_cell(folder / f"{cell.id}.json")
         if kept is None:
@@ -180,14 +154,10 @@ def execute(
             watcher.finished(cell, kept, True)
     for cell in todo:
         if cell.seed not in baselines:
-            b = cell.baseline_options
-            baselines[cell.seed] = train_baseline(
-                plan.world, seed=cell.seed, fraction=b["fraction"], lr=b["lr"], l2=b["l2"], epochs=b["epochs"],
-                acts=cell.acts(),
-            )  # fmt: skip
+            baselines[cell.seed] = task.baseline(cell, plan.world)
     interrupted = False
     with _one_blas_thread(), ThreadPoolExecutor(jobs) as pool:
-        running: dict[Future[dict[str, Any]], CellConfig] = {pool.submit(run_one, c): c for c in todo}
+        running: dict[Future[dict[str, Any]], AnyCell] = {pool.submit(run_one, c): c for c in todo}
         try:
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
