@@ -1,0 +1,85 @@
+"""The paper's two figures in its arrangement: a row per data set, a column per noise, SEA in blue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from seamark.experiments import figures
+from seamark.experiments.paper.published import TITLES
+from seamark.experiments.paper.results import Gathered
+from seamark.experiments.summary import series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METRICS = {"classification": ("deployed_test_accuracy", "accuracy"), "ranking": ("deployed_test_ndcg10", "nDCG@10")}
+_NOISE = {"classification": "{} rewards", "ranking": "{} clicks"}
+
+
+def online(
+    runs: Sequence[Gathered], task: str, sets: Sequence[str], noises: Sequence[str], why: dict[str, str]
+) -> Figure:
+    """Held-out performance of the policy that acts, over rounds: mean over seeds, band of one standard deviation.
+
+    A set without results keeps its row, with the reason in `why`.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    metric, label = METRICS[task]
+    with matplotlib.rc_context(figures._RC):
+        size = (1.5 + 3.1 * len(noises), 0.9 + 2.3 * len(sets))
+        figure: Figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(sets), len(noises), squeeze=False, sharex=True)
+        for i, data in enumerate(sets):
+            for j, noise in enumerate(noises):
+                axes = panels[i, j]
+                matching = [run for run in runs if (run.spec.data, run.spec.noise) == (data, noise)]
+                cells = _longest([cell for run in matching for cell in run.cells])
+                if i == 0:
+                    axes.set_title(_NOISE[task].format(noise).capitalize(), loc="left", fontsize=10)
+                if cells:
+                    _draw(axes, cells, metric)
+                else:
+                    _say(axes, why.get(data, "no results"))
+                if j == 0:
+                    axes.set_ylabel(f"{TITLES.get(data, data)}\ntest {label}")
+                if i == len(sets) - 1:
+                    axes.set_xlabel("rounds (log scale)")
+        found: dict[str, Any] = {}
+        for axes in panels.flat:
+            for handle, name in zip(*axes.get_legend_handles_labels()):
+                found.setdefault(name, handle)
+        if found:
+            figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(5, len(found)))
+    return figure
+
+
+def _longest(cells: list[Any]) -> list[Any]:
+    """The cells of the longest run: those that belong to one picture."""
+    most = max((cell["rounds"] for cell in cells), default=0)
+    return [cell for cell in cells if cell["rounds"] == most]
+
+
+def _draw(axes: Axes, cells: list[Any], metric: str) -> None:
+    gated = [c for c in cells if c["method"] in figures._BASELINE_ACTS_FIRST]
+    if gated and (values := series(gated, metric)) is not None:
+        level = float(values[:, 0].mean())
+        axes.axhline(level, color=figures._BASELINE_COLOUR, linestyle="--", linewidth=1.1, label="baseline")
+    figures._draw_methods(axes, cells, metric)
+    axes.set_xscale("log")
+    axes.set_xlim(1, max(10, cells[0]["rounds"]))
+
+
+def _say(axes: Axes, text: str) -> None:
+    import textwrap
+
+    axes.grid(False)
+    axes.set_yticks([])
+    axes.set_xscale("log")
+    axes.text(
+        0.5, 0.5, "\n".join(textwrap.wrap(text, 34)), transform=axes.transAxes, ha="center", va="center",
+        fontsize=8, color="#555555",
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""The cells behind the tables: run where they are not yet there, read where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from seamark.experiments import run as runs
+from seamark.experiments.paper.compare import Obtained
+from seamark.experiments.paper.targets import Missing, RunSpec
+from seamark.experiments.summary import Summary, summarise
+from seamark.worlds import datasets, letor
+
+
+class Interrupted(Exception):
+    """The run was stopped; finished cells are kept, and the same command goes on."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """One run's cells and what is not among them."""
+
+    spec: RunSpec
+    cells: list[dict[str, Any]]
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    lacking: dict[str, int] = field(default_factory=dict)  # cells per method that are not there
+    unknown: tuple[str, ...] = ()  # methods that this version does not have
+    notes: tuple[str, ...] = ()
+    sha256: str = ""
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Means over seeds, marks against SEA."""
+        return summarise(self.cells, self.skipped, self.failed)
+
+    @cached_property
+    def _against_baseline(self) -> Summary:
+        """The same with marks against ips, which never leaves the baseline."""
+        return summarise(self.cells, self.skipped, self.failed, versus="ips")
+
+    def obtained(self, method: str, metric: str, at: int, *, versus_baseline: bool = False) -> Obtained | None:
+        """A method's mean of a metric at a round; None where the method did not run or not that far."""
+        summary = self._against_baseline if versus_baseline else self.summary
+        found = summary["methods"].get(method)
+        if found is None or metric not in found["series"] or at not in summary["at"]:
+            return None
+        series, i = found["series"][metric], summary["at"].index(at)
+        if series["mean"][i] is None:
+            return None
+        return Obtained(series["mean"][i], series["sd"][i], found["n_seeds"], series["mark"][i])
+
+    def missing(self) -> list[Missing]:
+        """Everything that this run lacks, with the reason."""
+        name = self.spec.folder
+        out = [Missing(f"{name}, {one['method']}", one["reason"]) for one in self.skipped]
+        out += [
+            Missing(f"{name}, {one['method']}, seed {one['seed']}", f"failed: {one['error']}") for one in self.failed
+        ]
+        out += [Missing(f"{name}, {method}", "not in this version of seamark.") for method in self.unknown]
+        out += [
+            Missing(f"{name}, {method}", f"{n} of {self.spec.seeds} cells not there;", "run without --no-run.")
+            for method, n in self.lacking.items()
+        ]
+        return out
+
+
+def gather(
+    specs: Sequence[RunSpec],
+    out: Path,
+    *,
+    jobs: int = 0,
+    is_run: bool = True,
+    watcher: runs.Watcher | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[Gathered]:
+    """The results of every run; without `is_run` only what is there already."""
+    loaded: dict[str, Any] = {}
+    gathered = []
+    for spec in specs:
+        if spec.data not in loaded:
+            loaded.clear()  # one set at a time
+            loaded[spec.data] = _load(spec)
+        say(spec.folder if len(spec.methods) > 1 else f"{spec.folder}, {spec.methods[0]}")
+        gathered.append(_gather(spec, out, loaded[spec.data], jobs=jobs, is_run=is_run, watcher=watcher))
+    return gathered
+
+
+def _gather(spec: RunSpec, out: Path, data: Any, *, jobs: int, is_run: bool, watcher: runs.Watcher | None) -> Gathered:
+    if spec.task == "ranking" and "clicks" not in {f.name for f in fields(runs.RunConfig)}:
+        return Gathered(spec, [], unknown=spec.methods)
+    names, unknown = _known(spec)
+    if not names:
+        return Gathered(spec, [], unknown=unknown)
+    config = runs.RunConfig(**{**spec.settings(), "methods": ",".join(names)})
+    plan = runs.plan(config, _world(spec, data))
+    folder = out / spec.folder
+    if is_run:
+        outcome = runs.execute(plan, folder, jobs=jobs, watcher=watcher)
+        if outcome.interrupted:
+            raise Interrupted(f"{len(outcome.cells)} of {len(plan.cells)} cells of {spec.folder} are done")
+        cells, failed = outcome.cells, outcome.failed
+    else:
+        cells = [c for p in plan.cells if (c := runs.read_cell(folder / "cells" / f"{p.id}.json")) is not None]
+        failed = []
+    done = {cell["id"] for cell in cells} | {one["id"] for one in failed}
+    lacking: dict[str, int] = {}
+    for cell in plan.cells:
+        if cell.id not in done:
+            lacking[cell.method] = lacking.get(cell.method, 0) + 1
+    slim = [{k: v for k, v in cell.items() if k != "check_records"} for cell in cells]
+    return Gathered(
+        spec, slim, list(plan.skipped), failed, lacking, unknown, tuple(plan.world.notes), plan.world.sha256
+    )
+
+
+def _known(spec: RunSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The methods of a run that this version has, and the others."""
+    names, unknown = [], []
+    for name in spec.methods:
+        try:
+            runs.RunConfig(**{**spec.settings(), "methods": name, "overrides": {}})
+        except ValueError:
+            unknown.append(name)
+        else:
+            names.append(name)
+    if not names:  # nothing fits: the complaint itself says why
+        runs.RunConfig(**{**spec.settings(), "overrides": {}})
+    return tuple(names), tuple(unknown)
+
+
+def _load(spec: RunSpec) -> Any:
+    return letor.load(spec.data) if spec.task == "ranking" else datasets.load(spec.data)
+
+
+def _world(spec: RunSpec, data: Any) -> Any:
+    if spec.task == "ranking":
+        from seamark.worlds.ranking import RankingWorld
+
+        return RankingWorld.of(data, spec.noise)
+    from seamark.worlds.supervised import SupervisedWorld
+
+    return SupervisedWorld.of(data, spec.noise)

@@ -1,0 +1,289 @@
+"""Which tables and figures there are, at which scales they are made, and which runs they take."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.experiments.methods import Options
+from seamark.experiments.paper.published import PAPER_SETS, noises
+from seamark.worlds import datasets, letor
+from seamark.worlds.catalogue import CATALOGUE
+from seamark.worlds.letor_catalogue import RANKING_CATALOGUE
+
+FIRST_SEED = 4200
+SEMANTICS = ("released", "paper")
+SUBSTITUTES = {"classification": ("reuters-r52",), "ranking": ("mq2007", "mq2008", "mslr-sample")}
+METHODS = {  # of the paper's tables, then ours
+    "classification": ("linucb", "thompson", "epsilon-greedy", "boltzmann", "ips", "bsea", "sea", "seamark"),
+    "ranking": ("ranksvm-online", "dbgd", "ips", "bsea", "sea", "pdgd", "bubblerank", "seamark"),
+}
+PUBLISHED_METHODS = {
+    "classification": METHODS["classification"][:-1],
+    "ranking": METHODS["ranking"][:5],
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table or figure of the paper."""
+
+    name: str
+    title: str
+    task: str | None = None  # None: needs no runs
+    is_figure: bool = False
+
+
+TARGETS = {
+    t.name: t
+    for t in (
+        Target("datasets", "Data sets"),
+        Target("click-noise", "Click noise"),
+        Target("relevance", "Distribution of relevance grades"),
+        Target("classification-online", "Held-out accuracy while training: classification", "classification", True),
+        Target("ranking-online", "Held-out nDCG@10 while training: ranking", "ranking", True),
+        Target("classification-cumulative", "Cumulative reward relative to the baseline", "classification"),
+        Target("ranking-cumulative", "Cumulative nDCG@10 relative to the baseline", "ranking"),
+        Target("classification-final", "Held-out accuracy of what was learned", "classification"),
+        Target("ranking-final", "Held-out nDCG@10 of what was learned", "ranking"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How long and how often."""
+
+    name: str
+    rounds: dict[str, int]  # by task
+    seeds: int
+    data: dict[str, tuple[str, ...]]
+    longest_clucb: int  # rounds; 0: not run
+
+
+SCALES = {
+    s.name: s
+    for s in (
+        Scale(
+            "tiny", {"classification": 2_000, "ranking": 2_000}, 2,
+            {"classification": ("digits",), "ranking": ("letor-synthetic",)}, 0,
+        ),
+        Scale("laptop", {"classification": 10**5, "ranking": 10**5}, 5, PAPER_SETS, 10**4),
+        Scale("full", {"classification": 10**6, "ranking": 10**6}, 15, PAPER_SETS, 10**5),
+    )
+}  # fmt: skip
+
+CLUCB_FEATURES = 256
+"""Features that CLUCB's contexts are hashed to where the set has more: it takes a matrix per round."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run: what `seamark run` would be asked to do in the folder of this name."""
+
+    task: str
+    data: str
+    noise: str
+    semantics: str
+    methods: tuple[str, ...]
+    rounds: int
+    seeds: int
+    first_seed: int = FIRST_SEED
+    overrides: dict[str, Options] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """Name of the run's folder.
+
+        >>> RunSpec("classification", "usps", "near-random", "released", ("sea",), 10, 1).folder
+        'usps-near-random-released'
+        """
+        return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part) for part in (self.data, self.noise, self.semantics))
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of a RunConfig."""
+        noise = {"clicks": self.noise} if self.task == "ranking" else {"rewards": self.noise}
+        return {
+            "task": self.task, "data": self.data, "methods": ",".join(self.methods), **noise,
+            "semantics": self.semantics, "rounds": self.rounds, "seeds": self.seeds,
+            "first_seed": self.first_seed, "overrides": self.overrides,
+        }  # fmt: skip
+
+    def command(self) -> str:
+        """The `seamark run` command of this run, apart from jobs and verbosity."""
+        noise = "--clicks" if self.task == "ranking" else "--rewards"
+        task = "--task ranking " if self.task == "ranking" else ""
+        sets = "".join(f" --set {m}.{k}={v}" for m, keys in self.overrides.items() for k, v in keys.items())
+        seed = f" --first-seed {self.first_seed}" if self.first_seed != FIRST_SEED else ""
+        return (
+            f"seamark run {task}--data {self.data} {noise} {self.noise} --semantics {self.semantics} --methods "
+            f"{','.join(self.methods)} --rounds {self.rounds} --seeds {self.seeds}{seed}{sets} --out {self.folder}"
+        )
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A set, or a part of a run, that is not in the results, and what to do about it."""
+
+    what: str
+    why: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}" + (f" {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a command asks for, settled."""
+
+    targets: tuple[Target, ...]
+    scale: Scale
+    data: dict[str, tuple[str, ...]]  # by task; all of it is there
+    missing: tuple[Missing, ...]
+    runs: tuple[RunSpec, ...]
+
+    @property
+    def tasks(self) -> list[str]:
+        return [t for t in ("classification", "ranking") if any(target.task == t for target in self.targets)]
+
+
+def wanted(
+    target: str = "all",
+    *,
+    scale: str = "laptop",
+    data: str | None = None,
+    semantics: str = "both",
+    methods: str | None = None,
+    rounds: int | None = None,
+    seeds: int | None = None,
+    first_seed: int = FIRST_SEED,
+) -> Wanted:
+    """Settles a command: which outputs, which sets are there, which are missing, which runs it takes."""
+    if target not in (*TARGETS, "all"):
+        raise ValueError(f"target: {target!r}; must be {', '.join(TARGETS)} or all.{_hint(target, TARGETS)}")
+    if scale not in SCALES:
+        raise ValueError(f"scale: {scale!r}; must be {', '.join(SCALES)}.")
+    if semantics not in (*SEMANTICS, "both"):
+        raise ValueError(f"semantics: {semantics!r}; must be {', '.join(SEMANTICS)} or both.")
+    for name, count in (("rounds", rounds), ("seeds", seeds)):
+        if count is not None and count < 1:
+            raise ValueError(f"{name}: {count}; must be at least 1.")
+    targets = tuple(TARGETS.values()) if target == "all" else (TARGETS[target],)
+    size = SCALES[scale]
+    asked = _names(data, size)
+    present: dict[str, tuple[str, ...]] = {}
+    missing: list[Missing] = []
+    needs_data = {t.task for t in targets} | (
+        {"classification", "ranking"} if any(t.name == "datasets" for t in targets) else set()
+    )
+    needs_data |= {"ranking"} if any(t.name == "relevance" for t in targets) else set()
+    for task, names in asked.items():
+        if task not in needs_data:
+            continue
+        there = []
+        for name in names:
+            lack = absent(task, name)
+            if lack is None:
+                there.append(name)
+            else:
+                missing.append(lack)
+        present[task] = tuple(there)
+    chosen = None if methods is None else tuple(m.strip() for m in methods.split(",") if m.strip())
+    runs = []
+    for task in ("classification", "ranking"):
+        if any(t.task == task for t in targets):
+            for name in present.get(task, ()):
+                for sem in SEMANTICS if semantics == "both" else (semantics,):
+                    for noise in noises(task):
+                        runs += _runs(task, name, noise, sem, size, chosen, rounds, seeds, first_seed)
+    return Wanted(targets, size, present, tuple(missing), tuple(runs))
+
+
+def _runs(
+    task: str,
+    data: str,
+    noise: str,
+    semantics: str,
+    scale: Scale,
+    chosen: tuple[str, ...] | None,
+    rounds: int | None,
+    seeds: int | None,
+    first_seed: int,
+) -> list[RunSpec]:
+    n_rounds, n_seeds = rounds or scale.rounds[task], seeds or scale.seeds
+    names = METHODS[task] if chosen is None else tuple(m for m in chosen if m != "clucb")
+    made = [RunSpec(task, data, noise, semantics, names, n_rounds, n_seeds, first_seed)] if names else []
+    longest = scale.longest_clucb if chosen is None else n_rounds
+    if task == "classification" and longest and (chosen is None or "clucb" in chosen):
+        is_wide = data in CATALOGUE and CATALOGUE[data].n_features > 4 * CLUCB_FEATURES
+        overrides: dict[str, Options] = {"clucb": {"hash": CLUCB_FEATURES}} if is_wide else {}
+        made.append(
+            RunSpec(
+                task, data, noise, semantics, ("clucb",), min(n_rounds, longest), n_seeds, first_seed, overrides
+            )
+        )  # fmt: skip
+    return made
+
+
+def _names(data: str | None, scale: Scale) -> dict[str, tuple[str, ...]]:
+    """The sets asked for, by task; `paper` and `substitutes` stand for several."""
+    if data is None:
+        return scale.data
+    found: dict[str, list[str]] = {"classification": [], "ranking": []}
+    for name in (part.strip() for part in data.split(",")):
+        if not name:
+            continue
+        if name in ("paper", "substitutes"):
+            for task, names in (PAPER_SETS if name == "paper" else SUBSTITUTES).items():
+                found[task] += names
+        else:
+            found[task_of(name)].append(name)
+    return {task: tuple(dict.fromkeys(names)) for task, names in found.items()}
+
+
+def task_of(data: str) -> str:
+    """The task that a set is for."""
+    if data in CATALOGUE:
+        return "classification"
+    if data.partition(":")[0] in (*RANKING_CATALOGUE, letor.SYNTHETIC):
+        return "ranking"
+    known = [*CATALOGUE, *RANKING_CATALOGUE, letor.SYNTHETIC, "paper", "substitutes"]
+    raise ValueError(f"data: {data!r} is not a known set; give {', '.join(known)}.{_hint(data, known)}")
+
+
+def absent(task: str, data: str) -> Missing | None:
+    """What is missing of a set and what to do, naming no folder of this machine; None where it is there."""
+    if task == "classification":
+        lost = [check.file for check in datasets.check(data) if check.path is None]
+        if not lost:
+            return None
+        fetch = f"run `seamark data fetch {data}`, or " if CATALOGUE[data].has_address else ""
+        return Missing(
+            data, f"{', '.join(lost)} not found;", f"{fetch}set SEAMARK_DATA to a folder that has the files."
+        )
+    name = data.partition(":")[0]
+    if name == letor.SYNTHETIC:
+        return None
+    try:
+        letor.load(data)
+    except datasets.DataError:
+        ask = RANKING_CATALOGUE[name].ask
+        return Missing(
+            data, "not found, and its licence forbids passing it on;",
+            f"ask {ask}, unpack it, and set SEAMARK_DATA to the folder.",
+        )  # fmt: skip
+    return None
+
+
+def is_substitute(task: str, data: str) -> bool:
+    """Whether a set stands in none of the paper's tables."""
+    return data not in PAPER_SETS[task]
+
+
+def _hint(name: str, known: Sequence[str] | dict[str, Any]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
