@@ -479,6 +479,21 @@ def test_trap_16_every_reign_has_its_share_of_a_negative_margin() -> None:
     assert margins == pytest.approx([-0.06, -0.02, -0.01])
 
 
+def test_trap_16_a_loss_that_is_allowed_does_not_bring_the_former_incumbent_back() -> None:
+    """Two policies of one value, a margin of -.3: the new one is deployed as not much worse, and that is the end."""
+    d, h = two_actions(0.5), two_actions(0.6)
+    gate = ChallengerGate(2, margin=-0.3)
+    rng = np.random.default_rng(0)
+    decision = run_pair(gate, d, h, ONE_CONTEXT, FLAT, rng, n=4_000)
+    assert decision is not None
+    assert decision.verdict == "promote"
+    gate.reign(h, decision.at, 1)
+    for first in range(decision.at, decision.at + 4_000, 200):
+        back = gate.observe(play(h, ONE_CONTEXT, FLAT, 200, rng, first=first, version=1), h)
+        assert back is not None
+        assert back.verdict == "hold"
+
+
 def test_trap_16_a_positive_margin_is_not_reached_by_a_smaller_gain() -> None:
     """True gain .05, margin .1: 40 runs; with margin 0 the same pair is deployed in all of them."""
     d, h = two_actions(0.5), two_actions(0.75)

@@ -154,7 +154,7 @@ class Scorer:
             rounds.first, rounds.actions, rounds.rewards, rounds.versions, incumbent.version,
             *logging, h, at, q, np.zeros_like(at) if self.model is None else at,
             mean is not None, np.zeros(2) if mean is None else mean,
-            starts, slots.margin, slots.truncations, slots.bounds, slots.bets,
+            starts, slots.margins, slots.truncations, slots.bounds, slots.bets,
             np.empty(slots.truncations.size), np.empty(self.n_actions), slots.evidence,
         )  # fmt: skip
         if place >= 0:

@@ -78,7 +78,7 @@ class Slots:
         """Empties all places and sets the scores and bets of the coming reign."""
         n, e = len(self.slots), truncated_at.size
         self.truncations, self.margin, self.n_bets = truncated_at, margin, n_bets
-        self.bounds, self.bets = np.ones((n, e)), np.zeros((n, e, n_bets))
+        self.bounds, self.bets, self.margins = np.ones((n, e)), np.zeros((n, e, n_bets)), np.zeros(n)
         scored, differed, unsupported, invalid = np.zeros((4, n), dtype=np.int64)
         self.evidence = Evidence(
             np.zeros((n, e, n_bets)), np.ones((n, e, n_bets)), np.zeros((n, e)), np.zeros((n, e)),
@@ -97,7 +97,9 @@ class Slots:
     def _equip(self, place: int, slot: Slot) -> None:
         self.slots[place], self.starts[place] = slot, slot.start
         self.bounds[place] = score_bounds(self.truncations, slot.ratio)
-        self.bets[place] = bet_grid(self.bounds[place], self.margin, self.n_bets)
+        # a rollback repairs: it must be shown to be better, or two policies that are about equal would take turns
+        self.margins[place] = max(self.margin, 0.0) if place == PINNED else self.margin
+        self.bets[place] = bet_grid(self.bounds[place], self.margins[place], self.n_bets)
 
     def drop(self, place: int) -> None:
         self.slots[place], self.starts[place] = None, NEVER

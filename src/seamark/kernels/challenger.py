@@ -81,7 +81,7 @@ def mean_reward(mean):
 def score_leg(
     first, actions, rewards, versions, version,
     D, d_at, P, p_at, H, h_at, Q, q_at, by_mean, mean,
-    starts, margin, truncations, bounds, bets, z, q, evidence,
+    starts, margins, truncations, bounds, bets, z, q, evidence,
 ):  # fmt: skip
     """Scores every slot with the rounds of this version from its start on. Returns (place, round) of a score below
     its bound, else (-1, -1).
@@ -104,6 +104,7 @@ def score_leg(
                 if first + t < starts[s] or evidence.invalid[s]:
                     continue
                 h = H[s, h_at[t]]
+                margin = margins[s]
                 evidence.scored[s] += 1
                 if same(h, d):
                     if margin != 0.0:  # a score of zero is not free then
