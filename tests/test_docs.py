@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seamark.experiments.methods import METHODS
+from seamark.experiments.ranking_methods import METHODS as RANKING_METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")] if p.is_file())
@@ -91,7 +92,9 @@ def test_architecture_names_every_room() -> None:
     rooms = [f"`{init.parent.name}/`" for init in package.glob("*/__init__.py")]
 
     assert rooms
-    assert not [room for room in [*rooms, *(f"`{method}`" for method in METHODS)] if room not in text]
+    assert not [
+        room for room in [*rooms, *(f"`{method}`" for method in [*METHODS, *RANKING_METHODS])] if room not in text
+    ]
 
 
 def test_architecture_names_no_room_that_does_not_exist() -> None:
