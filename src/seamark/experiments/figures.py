@@ -27,6 +27,7 @@ COLOURS = {
     "sea": "#0072B2",  # blue, as in the paper
     "bsea": "#56B4E9",
     "seamark": "#D55E00",
+    "seamark-swaps": "#EE99AA",
     "ips": "#555555",
     "epsilon-greedy": "#E69F00",
     "boltzmann": "#009E73",
@@ -40,11 +41,11 @@ COLOURS = {
 }
 _OTHER_COLOURS = ("#332288", "#117733", "#AA4499", "#661100", "#44AA99")
 _BASELINE_COLOUR, _UNSAFE_COLOUR, _SAFE_COLOUR = "#777777", "#CC3311", "#9A9A9A"
-_STYLES = {"sea": "-", "bsea": "-", "seamark": "-", "ips": ":"}  # gated solid, others dash-dotted
+_STYLES = {"sea": "-", "bsea": "-", "seamark": "-", "seamark-swaps": "-", "ips": ":"}  # gated solid, others dash-dotted
 _OTHER_STYLE = (0, (6, 1.5, 1.5, 1.5))
 _FEW_DEPLOYMENTS = 40
 _LINEAR_UP_TO = 10.0  # of the symlog axis
-_BASELINE_ACTS_FIRST = ("ips", "bsea", "sea", "seamark")
+_BASELINE_ACTS_FIRST = ("ips", "bsea", "sea", "seamark", "seamark-swaps")
 _TASK_METRIC = {"ranking": ("ndcg10", "nDCG@10"), "classification": ("accuracy", "accuracy")}
 
 _RC: dict[Any, Any] = {  # the stubs of matplotlib list every key

@@ -131,11 +131,12 @@ def _ended(summary: Summary, name: str, method: Mapping[str, Any]) -> str:
     if mark:
         kind = "gain" if mark == test["gain"] else "loss"
         ended += f", a significant {kind} against {test['versus']}"
+    certified = "click-DCG@10" if word == "nDCG@10" else word
     if shortfall is None:
         return f"{ended}; its worst shortfall is not known."
     if shortfall == 0:
-        return f"{ended}; its cumulative expected reward never fell below the baseline's."
-    return f"{ended}; its cumulative expected reward fell at worst {_plain(-shortfall)} below the baseline's."
+        return f"{ended}; its cumulative expected {certified} never fell below the baseline's."
+    return f"{ended}; its cumulative expected {certified} fell at worst {_plain(-shortfall)} below the baseline's."
 
 
 def _plain(value: float) -> str:

@@ -26,7 +26,7 @@ MIN_COMMON_SEEDS = 3
 METHOD_ORDER = (
     *("linucb", "thompson", "epsilon-greedy", "boltzmann", "clucb"),
     *("ranksvm-online", "dbgd", "pdgd", "bubblerank"),
-    *("ips", "bsea", "sea", "seamark"),
+    *("ips", "bsea", "sea", "seamark", "seamark-swaps"),
 )
 TEST_METRICS = ("test_accuracy", "test_ndcg10", "test_value")
 _SETTING = ("task", "data", "rewards", "clicks", "rounds")  # one value per run, or nothing can be compared

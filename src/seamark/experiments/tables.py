@@ -39,13 +39,13 @@ class Table:
 
 def tables(summary: Summary) -> list[Table]:
     """All tables of a run, in the order in which the report shows them."""
-    return [cumulative_reward_table(summary), held_out_table(summary), safety_table(summary)]
+    made = [cumulative_reward_table(summary), held_out_table(summary), safety_table(summary)]
+    return [made[0], users_table(summary), *made[1:]] if _is_ranking(summary) else made
 
 
 def cumulative_reward_table(summary: Summary) -> Table:
     """Cumulative reward (ranking: nDCG@10) minus the baseline's, at powers of ten and at the last round."""
-    is_ranking = summary["setting"].get("task") == "ranking"
-    metric, name = ("relative_ndcg10", "nDCG@10") if is_ranking else ("relative_reward", "reward")
+    metric, name = ("relative_ndcg10", "nDCG@10") if _is_ranking(summary) else ("relative_reward", "reward")
     columns = _table_rounds(summary["at"])
     cells = [_number_column([_value(method, metric, i) for method in summary["methods"].values()]) for i in columns]
     return Table(
@@ -60,12 +60,12 @@ def cumulative_reward_table(summary: Summary) -> Table:
 
 def held_out_table(summary: Summary) -> Table:
     """Held-out accuracy (ranking: nDCG@10) and value at the end, of the deployed and the learned policy."""
-    is_ranking = summary["setting"].get("task") == "ranking"
+    is_ranking = _is_ranking(summary)
     metric, name = ("test_ndcg10", "nDCG@10") if is_ranking else ("test_accuracy", "accuracy")
     found = {key for method in summary["methods"].values() for key in method["series"]}
     columns = [
         (f"{which}_{key}", f"{which.capitalize()}: {label}")
-        for key, label in ((metric, name), ("test_value", "value"))
+        for key, label in ((metric, name), ("test_value", "click-DCG@10" if is_ranking else "value"))
         for which in ("deployed", "learned")
         if f"{which}_{key}" in found
     ]
@@ -76,9 +76,28 @@ def held_out_table(summary: Summary) -> Table:
         name="held_out",
         title=f"Average reward on held-out data after {last} rounds",
         note=f"Mean ± sample standard deviation over seeds. {_SUBJECTS[is_ranking]} "
-        f"Value: expected reward, noise included. {_marks_note(summary)}",
+        f"{_VALUES[is_ranking]} {_marks_note(summary)}",
         headers=("Method", *(label for _, label in columns)),
         rows=_rows(summary, cells),
+    )
+
+
+def users_table(summary: Summary) -> Table:
+    """Ranking: three measures of what users got at the end, relative to the baseline; the first is certified."""
+    shown = (
+        ("expected_gain", "Click-DCG@10, expected"), ("relative_reward", "Clicks"), ("relative_ndcg10", "nDCG@10"),
+    )  # fmt: skip
+    methods = summary["methods"].values()
+    last = f"{summary['at'][-1]:,}" if summary["at"] else "0"
+    return Table(
+        name="users",
+        title=f"What users got in {last} rounds, relative to the baseline",
+        note="Mean over seeds of sums over rounds. Click-DCG@10 is the metric that gates certify, exact given what was "
+        f"shown; clicks and nDCG@10 stand beside it without a promise. {_marks_note(summary)}",
+        headers=("Method", *(label for _, label in shown)),
+        rows=_rows(
+            summary, [_number_column([_value(method, metric, -1) for method in methods]) for metric, _ in shown]
+        ),
     )
 
 
@@ -95,7 +114,7 @@ def safety_table(summary: Summary) -> Table:
     return Table(
         name="safety",
         title="Safety",
-        note=_SAFETY_NOTE,
+        note=_SAFETY_NOTE.replace("reward", "click-DCG@10") if _is_ranking(summary) else _SAFETY_NOTE,
         headers=(
             "Method",
             "Seeds",
@@ -188,6 +207,17 @@ _SUBJECTS = {
     False: "Deployed: expected accuracy of the policy that acts. Learned: of the argmax of what was learned.",
     True: "Deployed: the ranker that acts. Learned: the learner's own ranker.",
 }
+
+
+_VALUES = {
+    False: "Value: expected reward, noise included.",
+    True: "Click-DCG@10: its exact expectation, the metric that gates certify. Rankers are judged as they rank, "
+    "without the swaps or samples in which they were shown.",
+}
+
+
+def _is_ranking(summary: Summary) -> bool:
+    return bool(summary["setting"].get("task") == "ranking")
 
 
 def _marks_note(summary: Summary) -> str:
