@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from seamark.cli import bench, data, paper, run
+from seamark.cli import bench, data, paper, run, tune
 from seamark.cli.errors import BAD_INPUT, fail
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app.add_typer(data.app, name="data", help="Data sets: where they are, whether th
 app.add_typer(bench.app, name="bench", help="Speed, beside a yardstick measured in the same run.")
 run.register(app)
 paper.register(app)
+tune.register(app)
 
 
 def _version(show: bool) -> None:

@@ -135,6 +135,7 @@ class Agreement:
     semantics: str
     n_judged: int
     n_agree: int
+    n_agree_alike: int  # if the published means had an error as large as ours: within sqrt(2) times as much
     median_relative: float | None  # |difference| / |published|, where that is at least 1 (tables of averages: any)
     n_sides: int  # methods other than SEA judged at the last round
     n_same_side: int  # of them, on the published side of SEA, ties counted as either
@@ -165,6 +166,10 @@ def _agreement(key: tuple[str, str, str, str], rows: list[Comparison]) -> Agreem
         *key,
         n_judged=len(rows),
         n_agree=sum(one.verdict == "agrees" for one in rows),
+        n_agree_alike=sum(
+            one.verdict == "agrees" or (one.in_se is not None and abs(one.in_se) <= WITHIN * math.sqrt(2))
+            for one in rows
+        ),
         median_relative=_median(relative),
         n_sides=len(sides),
         n_same_side=sum(sides),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = {"classification": ("deployed_test_accuracy", "accuracy"), "ranking": ("deployed_test_ndcg10", "nDCG@10")}
+_LEFT_OUT = ("ips",)  # as in the paper: what acts is the baseline throughout
 _NOISE = {"classification": "{} rewards", "ranking": "{} clicks"}
 
 
@@ -37,7 +38,7 @@ def online(
             for j, noise in enumerate(noises):
                 axes = panels[i, j]
                 matching = [run for run in runs if (run.spec.data, run.spec.noise) == (data, noise)]
-                cells = _longest([cell for run in matching for cell in run.cells])
+                cells = _longest([cell for run in matching for cell in run.cells if cell["method"] not in _LEFT_OUT])
                 if i == 0:
                     axes.set_title(_NOISE[task].format(noise).capitalize(), loc="left", fontsize=10)
                 if cells:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,6 @@ def gather(
 
 
 def _gather(spec: RunSpec, out: Path, data: Any, *, jobs: int, is_run: bool, watcher: runs.Watcher | None) -> Gathered:
-    if spec.task == "ranking" and "clicks" not in {f.name for f in fields(runs.RunConfig)}:
-        return Gathered(spec, [], unknown=spec.methods)
     names, unknown = _known(spec)
     if not names:
         return Gathered(spec, [], unknown=unknown)

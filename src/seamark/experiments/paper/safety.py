@@ -111,7 +111,8 @@ def table(rows: Sequence[Safety]) -> Table:
         note="Worse: the deployment lowered the true value, computed over all contexts. Below baseline: the deployed "
         "policy is worth less than the baseline. Runs with worse: runs (seeds) with at least one worse deployment, "
         f"and the exact {CONFIDENCE:.0%} interval for their share. Worst shortfall: largest fall of cumulative "
-        "expected reward below the baseline's, in any run at any time. Methods without a gate are left out.",
+        "expected reward (ranking: click-DCG@10, which its gates certify) below the baseline's, in any run at any "
+        "time. Methods without a gate are left out.",
         headers=(
             "Run and method", "Semantics", "Runs", "Deployments", "Worse", "Below baseline", "Runs with worse",
             "Share of runs", "Worst shortfall",

@@ -68,13 +68,15 @@ def overview(comparisons: Sequence[Comparison]) -> Section:
     rows = agreements(list(comparisons))
     note = (
         "Judged: numbers that both sides have, taken alike, over at least two seeds. Agree: within two standard errors "
-        "of ours; the published means have an error of their own, which is not given, so this is strict. Median "
+        "of ours; the published means have an error of their own, which is not given, so this is strict. Errors alike: "
+        "within two standard errors of the difference if theirs is as large as ours. Median "
         "difference: relative to the published number. Side of SEA: methods that end on the published side of SEA. "
         "Same mark: numbers whose t-test mark is the published one."
     )
     table = Table(
         "overview", "How far the published numbers hold", note,
-        ("Table", "Semantics", "Judged", "Agree", "Median difference", "Side of SEA", "Same mark"),
+        ("Table", "Semantics", "Judged", "Agree", "Agree, errors alike", "Median difference", "Side of SEA",
+         "Same mark"),
         tuple(map(_overview_row, rows)),
     )  # fmt: skip
     notes = () if rows else ("No number of this command could be judged: see what is missing below.",)
@@ -85,6 +87,7 @@ def _overview_row(row: Agreement) -> tuple[str, ...]:
     median = MISSING if row.median_relative is None else f"{row.median_relative:.1%}"
     return (
         f"{row.table}: {row.data}, {row.noise}", row.semantics, str(row.n_judged), f"{row.n_agree} of {row.n_judged}",
+        f"{row.n_agree_alike} of {row.n_judged}",
         median, f"{row.n_same_side} of {row.n_sides}", f"{row.n_same_mark} of {row.n_judged}",
     )  # fmt: skip
 
