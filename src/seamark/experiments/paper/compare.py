@@ -33,6 +33,26 @@ class Obtained:
 
 
 @dataclass(frozen=True, slots=True)
+class LessSea:
+    """A method's number less SEA's on both sides: what the two baselines have in common cancels."""
+
+    published: float
+    obtained: Obtained  # mean of the differences, paired by seed
+
+    @property
+    def in_se(self) -> float | None:
+        """How far apart, in standard errors of the paired difference."""
+        se = self.obtained.se
+        return (self.obtained.mean - self.published) / se if se else None
+
+    @property
+    def agrees(self) -> bool | None:
+        """Within two standard errors, rounding granted; None where one seed has no error."""
+        se = self.obtained.se
+        return None if se is None else abs(self.obtained.mean - self.published) <= WITHIN * se + 0.01 * (1 + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """One number, published (or not) and obtained (or not)."""
 
@@ -50,6 +70,7 @@ class Comparison:
     decimals: int = 2
     reasons: tuple[str, ...] = ()
     note: str = ""
+    less_sea: LessSea | None = None
 
     @property
     def difference(self) -> float | None:
@@ -77,6 +98,10 @@ class Comparison:
             "se": found.se if found else None, "n_seeds": found.n_seeds if found else 0,
             "mark": found.mark if found else "", "difference": self.difference, "in_se": self.in_se,
             "verdict": self.verdict, "reasons": list(self.reasons), "note": self.note,
+            "less_sea": {
+                "published": self.less_sea.published, "obtained": self.less_sea.obtained.mean,
+                "se": self.less_sea.obtained.se, "in_se": self.less_sea.in_se, "agrees": self.less_sea.agrees,
+            } if self.less_sea else None,
         }  # fmt: skip
 
 
@@ -92,11 +117,13 @@ def compare(
     *,
     note: str = "",
     is_comparable: bool = True,
+    paired: Obtained | None = None,
 ) -> Comparison:
     """Sets our number beside the published one of the same cell of the same table, where there is one.
 
     It agrees if it lies within two of our standard errors, half a unit of the last printed digit granted. One seed
-    has no error, and `is_comparable=False` says that the two were not taken alike: neither is judged.
+    has no error, and `is_comparable=False` says that the two were not taken alike: neither is judged. `paired` is our
+    number less SEA's, seed by seed.
     """
     known = paper.table(table).get((data, noise, method, at))
     value = known.value if known else None
@@ -109,8 +136,17 @@ def compare(
         )
     return Comparison(
         table, task, data, noise, semantics, method, at, value, known.mark if known else "", obtained, verdict,
-        decimals, reasons, note,
+        decimals, reasons, note, _less_sea(table, data, noise, method, at, value, paired),
     )  # fmt: skip
+
+
+def _less_sea(
+    table: str, data: str, noise: str, method: str, at: int, value: float | None, paired: Obtained | None
+) -> LessSea | None:
+    sea = paper.table(table).get((data, noise, "sea", at))
+    if method == "sea" or paired is None or value is None or sea is None:
+        return None
+    return LessSea(value - sea.value, paired)
 
 
 def _verdict(published: float | None, obtained: Obtained | None, decimals: int, is_comparable: bool) -> Verdict:
@@ -136,6 +172,8 @@ class Agreement:
     n_judged: int
     n_agree: int
     n_agree_alike: int  # if the published means had an error as large as ours: within sqrt(2) times as much
+    n_paired: int  # of the judged, those that SEA's number can be taken from
+    n_paired_agree: int
     median_relative: float | None  # |difference| / |published|, where that is at least 1 (tables of averages: any)
     n_sides: int  # methods other than SEA judged at the last round
     n_same_side: int  # of them, on the published side of SEA, ties counted as either
@@ -170,6 +208,8 @@ def _agreement(key: tuple[str, str, str, str], rows: list[Comparison]) -> Agreem
             one.verdict == "agrees" or (one.in_se is not None and abs(one.in_se) <= WITHIN * math.sqrt(2))
             for one in rows
         ),
+        n_paired=sum(one.less_sea is not None and one.less_sea.agrees is not None for one in rows),
+        n_paired_agree=sum(one.less_sea is not None and one.less_sea.agrees is True for one in rows),
         median_relative=_median(relative),
         n_sides=len(sides),
         n_same_side=sum(sides),

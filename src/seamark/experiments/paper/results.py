@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seamark.experiments import run as runs
 from seamark.experiments.paper.compare import Obtained
 from seamark.experiments.paper.targets import Missing, RunSpec
-from seamark.experiments.summary import Summary, summarise
+from seamark.experiments.summary import Summary, series, summarise
 from seamark.worlds import datasets, letor
 
 
@@ -52,6 +54,21 @@ class Gathered:
         if series["mean"][i] is None:
             return None
         return Obtained(series["mean"][i], series["sd"][i], found["n_seeds"], series["mark"][i])
+
+    def less_sea(self, method: str, metric: str, at: int) -> Obtained | None:
+        """The mean over common seeds of the method's number less SEA's; None where either is not there."""
+        mine = {int(c["seed"]): c for c in self.cells if c["method"] == method}
+        sea = {int(c["seed"]): c for c in self.cells if c["method"] == "sea"}
+        seeds = sorted(mine.keys() & sea.keys())
+        if not seeds or at not in self.summary["at"]:
+            return None
+        own, other = series([mine[s] for s in seeds], metric), series([sea[s] for s in seeds], metric)
+        if own is None or other is None:
+            return None
+        gap = (own - other)[:, self.summary["at"].index(at)]
+        if not np.isfinite(gap).all():
+            return None
+        return Obtained(float(gap.mean()), float(gap.std(ddof=1)) if gap.size > 1 else None, int(gap.size))
 
     def missing(self) -> list[Missing]:
         """Everything that this run lacks, with the reason."""

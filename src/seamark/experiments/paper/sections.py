@@ -69,14 +69,15 @@ def overview(comparisons: Sequence[Comparison]) -> Section:
     note = (
         "Judged: numbers that both sides have, taken alike, over at least two seeds. Agree: within two standard errors "
         "of ours; the published means have an error of their own, which is not given, so this is strict. Errors alike: "
-        "within two standard errors of the difference if theirs is as large as ours. Median "
+        "within two standard errors of the difference if theirs is as large as ours. Less SEA: the method's number "
+        "less SEA's, paired by seed, so that the luck of the baselines cancels. Median "
         "difference: relative to the published number. Side of SEA: methods that end on the published side of SEA. "
         "Same mark: numbers whose t-test mark is the published one."
     )
     table = Table(
         "overview", "How far the published numbers hold", note,
-        ("Table", "Semantics", "Judged", "Agree", "Agree, errors alike", "Median difference", "Side of SEA",
-         "Same mark"),
+        ("Table", "Semantics", "Judged", "Agree", "Agree, errors alike", "Less SEA: agree", "Median difference",
+         "Side of SEA", "Same mark"),
         tuple(map(_overview_row, rows)),
     )  # fmt: skip
     notes = () if rows else ("No number of this command could be judged: see what is missing below.",)
@@ -87,7 +88,7 @@ def _overview_row(row: Agreement) -> tuple[str, ...]:
     median = MISSING if row.median_relative is None else f"{row.median_relative:.1%}"
     return (
         f"{row.table}: {row.data}, {row.noise}", row.semantics, str(row.n_judged), f"{row.n_agree} of {row.n_judged}",
-        f"{row.n_agree_alike} of {row.n_judged}",
+        f"{row.n_agree_alike} of {row.n_judged}", f"{row.n_paired_agree} of {row.n_paired}",
         median, f"{row.n_same_side} of {row.n_sides}", f"{row.n_same_mark} of {row.n_judged}",
     )  # fmt: skip
 
@@ -109,7 +110,10 @@ def _cumulative(target: Target, task: str, wanted: Wanted, runs: Sequence[Gather
                 for sem in _semantics(mine):
                     for at in ats:
                         got = _look(mine, sem, method, metric, at, versus_baseline=task == "ranking")
-                        found.append(compare(target.name, task, data, noise, sem, method, at, got))
+                        gap = next(
+                            (g for r in mine if r.spec.semantics == sem and (g := r.less_sea(method, metric, at))), None
+                        )
+                        found.append(compare(target.name, task, data, noise, sem, method, at, got, paired=gap))
             found = _without_empty(found)
             comparisons += found
             title = f"{paper.TITLES.get(data, data)}, {noise} {_UNIT[task]}"
@@ -231,14 +235,21 @@ def _detail(name: str, title: str, found: Sequence[Comparison], *, decimals: int
                 f"{one.method}, {one.semantics}", one.noise, f"{one.round:,}",
                 _marked(_number(one.published, 2), one.published_mark),
                 _marked(_number(one.obtained.mean, decimals), one.obtained.mark), _number(se, decimals),
-                _signed(one.difference, decimals), _signed(in_se, 1), one.verdict, why,
+                _signed(one.difference, decimals), _signed(in_se, 1), one.verdict, *_less_sea(one, decimals), why,
             )
         )  # fmt: skip
     headers = (
         "Method", "Noise", "Round", "Published", "Obtained", "Standard error", "Difference", "In se", "Verdict",
-        "Known reasons",
+        "Less SEA: published", "Less SEA: obtained", "Less SEA: in se", "Known reasons",
     )  # fmt: skip
     return Table(name, f"{title}, number by number", "", headers, tuple(rows))
+
+
+def _less_sea(one: Comparison, decimals: int) -> tuple[str, str, str]:
+    less = one.less_sea
+    if less is None:
+        return MISSING, MISSING, MISSING
+    return _signed(less.published, 2), _signed(less.obtained.mean, decimals), _signed(less.in_se, 1)
 
 
 def _values(one: Comparison) -> Iterable[float]:
