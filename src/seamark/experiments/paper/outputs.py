@@ -28,6 +28,9 @@ SOURCE = (
 )
 
 
+_WIDE = "main { max-width: 86rem; }\n.plot { max-width: 62rem; }\n"
+
+
 @dataclass(frozen=True)
 class Made:
     """All that a command made, before it is written."""
@@ -144,7 +147,7 @@ def to_page(made: Made) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(made.title)}</title>\n<style>\n{page._CSS}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{html.escape(made.title)}</title>\n<style>\n{page._CSS}{_WIDE}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(parts)
         + "\n</main>\n</body>\n</html>\n"
     )

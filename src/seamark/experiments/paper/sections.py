@@ -195,6 +195,7 @@ def _compact(
         largest = max(values, default=0.0)
         places.append(decimals if decimals is not None else 0 if largest >= 1000 else 1 if largest >= 10 else 2)
     rows = []
+    most = max((one.obtained.n_seeds for one in found if one.obtained), default=0)
     for method in dict.fromkeys(one.method for one in found):
         mine = [one for one in found if one.method == method]
         printed = {key(one): one for one in mine}
@@ -213,7 +214,9 @@ def _compact(
                 _ours(one, d) if (one := got.get(column)) is not None else MISSING
                 for (column, _), d in zip(columns, places)
             ]
-            rows.append((_label(method, sem, mine), *cells))
+            n = max(one.obtained.n_seeds for one in got.values() if one.obtained)
+            few = "" if n == most else f", {n} seed{'' if n == 1 else 's'}"
+            rows.append((_label(method, sem, mine) + few, *cells))
     return Table(name, title, "", ("Method", *(label for _, label in columns)), tuple(rows))
 
 
