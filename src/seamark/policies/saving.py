@@ -1,14 +1,15 @@
-"""Policies as plain state and back. A policy that is code (a callable, an estimator) says so instead."""
+"""Policies and rankers as plain state and back. A policy that is code (a callable, an estimator) says so instead."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from seamark.policies.acting import ActingForm
 from seamark.policies.base import Policy
 from seamark.policies.linear import LinearPolicy
+from seamark.policies.rankers import Ranker, ranker_from, ranker_state
 from seamark.policies.simple import ConstantPolicy, MixturePolicy, UniformPolicy
 
 
@@ -27,6 +28,8 @@ def policy_state(policy: Policy) -> dict[str, Any]:
     if isinstance(policy, MixturePolicy):
         members = [policy_state(p) for p in policy.policies]
         return {"kind": "mixture", "policies": members, "weights": list(policy.weights)}
+    if isinstance(policy, Ranker):  # in an explorer of rankers they stand where policies do
+        return ranker_state(policy)
     raise TypeError(
         f"{type(policy).__name__}: its content is code, so it is not saved. Keep the object and pass it to load."
     )
@@ -44,4 +47,6 @@ def policy_from(state: dict[str, Any]) -> Policy:
         return ConstantPolicy(state["distribution"])
     if kind == "mixture":
         return MixturePolicy([policy_from(p) for p in state["policies"]], state["weights"])
+    if str(kind).endswith("-ranker"):
+        return cast(Policy, ranker_from(state))
     raise ValueError(f"policy kind {kind!r}; this version knows linear, uniform, constant, mixture.")

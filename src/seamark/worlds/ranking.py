@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seamark.estimation.ranking_metrics import CUTOFF, click_dcg, dcg_weights, ideal_dcg, ndcg
+from seamark.estimation.ranking_metrics import CUTOFF, dcg_weights, ideal_dcg, ndcg
 from seamark.policies.rankers import LinearRanker, Ranker, top_lists
 from seamark.randomness import Stream, stream
 from seamark.rankings import Clicks, Documents, Users, documents
@@ -39,8 +39,14 @@ class Judged:
         return ideal_dcg(self.grades, self.pool.offsets)
 
     def gain(self, lists: IntArray) -> FloatArray:
-        """Exact expected click-DCG@10 of each list: what gates certify."""
-        return click_dcg(lists, self.users.attraction)
+        """Exact expected click-DCG@10 of each list: what gates certify.
+
+        Position by position, so that equal lists have equal gains to the bit, whatever they stand beside.
+        """
+        total = np.zeros(lists.shape[0])
+        for place, weight in zip(lists.T, dcg_weights(lists.shape[1])):
+            total += weight * np.where(place >= 0, self.users.attraction[place], 0.0)
+        return total
 
     def ndcg(self, lists: IntArray, queries: IntArray) -> FloatArray:
         """nDCG@10 of each list, shown for these queries; 0 where a query has no relevant document."""
