@@ -353,7 +353,7 @@ def test_no_run_reads_what_is_there_and_lists_what_is_not(
     )  # fmt: skip
     told = capsys.readouterr().out
 
-    assert "digits-perfect-released, sea: 2 of 2 cells not there; run without --no-run." in told
+    assert "digits-perfect-released: cells not there (of 2 each): sea 2; run without --no-run." in told
     assert not list((no_data / "x").glob("*/cells/*"))
 
 
@@ -393,7 +393,8 @@ def test_a_published_set_is_compared_number_by_number(
 def test_the_tiny_scale_as_it_is(tmp_path: Path) -> None:
     """The command of the manual, untouched, in under two minutes with a warm cache."""
     done = subprocess.run(
-        [sys.executable, "-m", "seamark.cli", "paper", "all", "--scale", "tiny", "--out", str(tmp_path), "-q"],
+        [sys.executable, "-c", "from seamark.cli import main; main()", "paper", "all", "--scale", "tiny",
+         "--out", str(tmp_path), "-q"],
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,7 @@ def paper(
             )  # fmt: skip
     except Interrupted as error:
         fail(f"interrupted: {error}; the same command resumes.", FAILED)
-    made = outputs.make(wanted, runs, shlex.join(["seamark", *sys.argv[1:]]))
+    made = outputs.make(wanted, runs, told_command(sys.argv[1:]))
     outputs.write(made, folder / "paper")
     _show(made, folder / "paper", quiet)
     if export is not None:
@@ -77,6 +78,23 @@ def paper(
         sys.stdout.write(f"Exported: {export} ({len(files)} files)\n")
     if any(run.failed for run in runs):
         raise typer.Exit(FAILED)
+
+
+def told_command(arguments: Sequence[str]) -> str:
+    """The command as others can repeat it: absolute paths are shortened to what they are from here, or to their name.
+
+    >>> told_command(["paper", "all", "--out", "/some/where/out"])
+    'seamark paper all --out out'
+    """
+    here = Path.cwd()
+
+    def short(word: str) -> str:
+        path = Path(word)
+        if not path.is_absolute():
+            return word
+        return str(path.relative_to(here)) if path.is_relative_to(here) else path.name
+
+    return shlex.join(["seamark", *map(short, arguments)])
 
 
 def _say(text: str) -> None:

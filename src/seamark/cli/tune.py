@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -43,6 +42,7 @@ def tune(
     """Search hyper-parameters on training rows that neither contexts nor baseline see; the test rows stay unused."""
     from rich.console import Console
 
+    from seamark.cli.paper import told_command
     from seamark.cli.run import progress_bars
     from seamark.experiments import tune as tuning
     from seamark.experiments.tables import to_rich
@@ -59,7 +59,7 @@ def tune(
         l2=grid_l2, alpha=grid_alpha, rounds=rounds, seeds=seeds, first_seed=first_seed, metric=metric,
     )  # fmt: skip
     folder = out or Path("seamark-out") / "-".join(["tune", *(part.replace("/", "-") for part in (data, noise))])
-    command = shlex.join(["seamark", *sys.argv[1:]])
+    command = told_command(sys.argv[1:])
     try:
         with progress_bars(quiet) as watcher:
             tuned = tuning.tune(config, folder, jobs=jobs, watcher=watcher)

@@ -78,10 +78,11 @@ class Gathered:
             Missing(f"{name}, {one['method']}, seed {one['seed']}", f"failed: {one['error']}") for one in self.failed
         ]
         out += [Missing(f"{name}, {method}", "not in this version of seamark.") for method in self.unknown]
-        out += [
-            Missing(f"{name}, {method}", f"{n} of {self.spec.seeds} cells not there;", "run without --no-run.")
-            for method, n in self.lacking.items()
-        ]
+        if self.lacking:
+            counts = ", ".join(f"{method} {n}" for method, n in self.lacking.items())
+            out.append(
+                Missing(name, f"cells not there (of {self.spec.seeds} each): {counts};", "run without --no-run.")
+            )
         return out
 
 
