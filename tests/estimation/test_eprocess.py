@@ -117,6 +117,20 @@ def test_lift_lower_is_the_smallest_gain_that_is_not_rejected(case: int) -> None
         assert got >= 1 - 0.001 - 1e-6
 
 
+def test_lift_lower_stops_at_the_first_gap_of_the_rejected_gains() -> None:
+    """1,000 scores of 1, B = 1, ln(1/alpha) = 193: rejected up to about -.17, then not, then again around 0.
+
+    Gains of the first gap are not rejected, so a limit beyond it would be wrong; a plain bisection ends there.
+    """
+    alpha = math.exp(-193)
+    rejected = {
+        m: empirical_bernstein_log_evidence(1_000, 1_000 * (1 - m), 1_000 * (1 - m) ** 2, bound=2.0) >= 193
+        for m in (-0.5, -0.15, 0.0)
+    }
+    assert rejected == {-0.5: True, -0.15: False, 0.0: True}
+    assert -0.5 < lift_lower(1_000, 1_000.0, 1_000.0, bound=1.0, alpha=alpha) < -0.15
+
+
 def test_lift_lower_is_minus_one_without_evidence() -> None:
     assert lift_lower(0, 0.0, 0.0, bound=1.0, alpha=0.05) == -1.0
     assert lift_lower(3, 0.0, 0.0, bound=1.0, alpha=1e-6) == -1.0

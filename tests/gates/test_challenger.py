@@ -407,6 +407,19 @@ def test_frozen_challenger_is_unaffected_by_further_training() -> None:
     assert gates[0]._slots.log_evidence(1) == gates[1]._slots.log_evidence(1) != 0.0
 
 
+def test_a_candidate_of_a_learner_that_knows_more_is_scored_from_the_decisions_to_come() -> None:
+    """Rewards in arrival order may have told it of rounds 40 to 69, decided but not observed yet."""
+    d, h = two_actions(0.5), two_actions(0.9)
+    gate = ChallengerGate(2, first_freeze=40)
+    gate.reign(d, 0, 0)
+    rounds = play(d, ONE_CONTEXT, np.array([[0.5, 0.5]]), 100, np.random.default_rng(0))
+    gate.observe(rounds[:40], d)
+    gate.offer(h, 40, decided=70)
+    gate.observe(rounds[40:], d)
+
+    assert gate._slots.n(1) == 30
+
+
 def test_policy_that_changed_after_its_freeze_is_not_deployed() -> None:
     d, table = two_actions(0.5), np.array([0.95, 0.05])
 
@@ -618,6 +631,22 @@ def test_resuming_mid_run_gives_the_same_bits(settings: dict[str, Any], tmp_path
     np.testing.assert_equal(second.records(), straight.records())
     np.testing.assert_equal(second.state(), straight.state())
     assert {e["event"] for e in straight.events} == {"freeze", "evict", "deploy"}
+
+
+def test_a_restored_gate_still_knows_what_it_observed_and_that_it_is_blocked(tmp_path: Path) -> None:
+    d = two_actions(0.5)
+    gate = started(ChallengerGate(2), d, two_actions(0.9))
+    rounds = play(d, ONE_CONTEXT, np.array([[0.5, 0.5]]), 20, np.random.default_rng(0))
+    gate.observe(rounds[:10], d)
+    gate.observe(replace(rounds[10:], propensities=np.full(10, 0.6)), d)
+    save_state(tmp_path / "gate", gate.state())
+    again = ChallengerGate(2)
+    again.reign(d, 0, 0)
+    again.restore(load_state(tmp_path / "gate"))
+
+    assert again.why()["blocked"] == "propensity-mismatch:round 10"
+    with pytest.raises(ValueError, match="observed already"):
+        again.observe(rounds, d)
 
 
 def test_restoring_into_other_settings_is_refused() -> None:
