@@ -74,7 +74,9 @@ def test_a_decision_is_scored_once() -> None:
     ids = decided(pending, 3)
     pending.close(ids[:1], np.array([1.0]))
 
-    with pytest.raises(ValueError, match=r"ids: 0 already has its final reward, or its window is over; each decision is scored once"):
+    with pytest.raises(
+        ValueError, match=r"ids: 0 already has its final reward, or its window is over; each decision is scored once"
+    ):
         pending.close(ids[:1], np.array([1.0]))
     pending.take()
     with pytest.raises(ValueError, match=r"ids: 0 already has its final reward"):
