@@ -90,6 +90,16 @@ def test_published_hyper_parameters_go_by_the_name_of_the_set() -> None:
         settled("sea", speed=1)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"forms": "half"}, "forms: .* must be 'full', 'reranked' or both"), ({"slots": 1}, "slots: 1; must be at least")],
+)
+def test_a_gate_refuses_before_anything_runs(options: dict[str, Any], message: str) -> None:
+    """What it cannot do is bad input, not a failed cell."""
+    with pytest.raises(ValueError, match=message):
+        planned(methods="seamark", overrides={"seamark": options})
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("clicks", ["perfect", "near-random", "navigational"])
 def test_every_method_has_defaults_of_its_own_kind(method: str, clicks: str) -> None:

@@ -116,8 +116,10 @@ def _challenger(options: Options, world: RankingWorld, setting: RankingSetting) 
 _SGD: Options = {"lr": 0.01, "cap": 0.01, "published": True, "warm": True}
 _GATED: Options = {**_SGD, "gate_cap": 0.01}
 _SEAMARK: Options = {
-    **_SGD, "slots": 4, "first_freeze": 500, "growth": 1.3, "forms": "full", "budget": 0.0, "margin": 0.0,
+    **_SGD, "slots": 8, "first_freeze": 500, "growth": 1.3, "forms": "full+reranked", "budget": 0.0, "margin": 0.0,
 }  # fmt: skip
+# of each candidate itself and its order of what the deployed ranker shows: with long lists the score of the first is so
+# conservative that it hardly ever deploys (docs/ranking.md)
 
 METHODS: dict[str, RankingMethod] = {
     m.name: m

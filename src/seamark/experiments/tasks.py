@@ -146,6 +146,8 @@ class Ranking:
                 name, data=world.name, clicks=config.clicks, norm=world.norm, overrides=config.overrides.get(name)
             )
             if name in names:
+                if gate := ranking_methods.METHODS[name].gate:  # refuses what it cannot do, before anything runs
+                    gate(options, world, ranking_methods.RankingSetting(config.semantics, config.delta, config.rounds))
                 cells += [
                     RankingCellConfig(
                         config.task, world.name, world.sha256, name, config.clicks, config.semantics, base,
