@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from seamark.cli import bench, data, paper, run, tune
+from seamark.cli import bench, data, paper, plan, run, safety, tune
 from seamark.cli.errors import BAD_INPUT, fail
 
 app = typer.Typer(
@@ -17,6 +17,8 @@ app = typer.Typer(
 app.add_typer(data.app, name="data", help="Data sets: where they are, whether they are sound, how to get them.")
 app.add_typer(bench.app, name="bench", help="Speed, beside a yardstick measured in the same run.")
 run.register(app)
+safety.register(app)
+plan.register(app)
 paper.register(app)
 tune.register(app)
 
