@@ -330,7 +330,7 @@ def test_the_whole_paper_at_a_tiny_scale(
     assert made["runs"][0]["cells"] == 6
     assert any("ranksvm-online" in line for line in made["missing"])  # not a method of classification: said
     assert len(made["runs"][0]["data_sha256"]) == 64
-    assert all(title in page for title in ("Data sets", "Click noise", "Safety", "under their own name"))
+    assert all(title in page for title in ("Data sets", "Click noise", "Safety", "under their own names"))
     assert page.count("<svg") == 2
     for name in ("classification-online-released.png", "ranking-online-released.svg"):
         assert (folder / name).stat().st_size > 5_000

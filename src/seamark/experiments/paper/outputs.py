@@ -232,12 +232,9 @@ def _substitutes_note(made: Made) -> list[str]:
     names = sections.substitutes(made.wanted)
     if not names:
         return []
-    are = (
-        "is in none of the paper's tables: it stands"
-        if len(names) == 1
-        else "are in none of the paper's tables: they stand"
-    )
-    return [f"{', '.join(names)} {are} here under {'its' if len(names) == 1 else 'their'} own name and for itself.", ""]
+    if len(names) == 1:
+        return [f"{names[0]} is in none of the paper's tables: it stands here under its own name, for itself.", ""]
+    return [f"{', '.join(names)} are in none of the paper's tables: they stand here under their own names.", ""]
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -116,7 +116,7 @@ def _cumulative(target: Target, task: str, wanted: Wanted, runs: Sequence[Gather
                         found.append(compare(target.name, task, data, noise, sem, method, at, got, paired=gap))
             found = _without_empty(found)
             comparisons += found
-            title = f"{paper.TITLES.get(data, data)}, {noise} {_UNIT[task]}"
+            title = f"{_title(data)}, {noise} {_UNIT[task]}"
             tables.append(_compact(f"{target.name}-{data}-{noise}", title, found, [(at, f"t = {at:,}") for at in ats]))
             details.append(_detail(f"{target.name}-{data}-{noise}-detail", title, found))
     against = "the baseline" if task == "ranking" else "SEA"
@@ -154,7 +154,7 @@ def _final(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered]) 
         if not found:
             continue
         comparisons += found
-        title = paper.TITLES.get(data, data)
+        title = _title(data)
         columns = [(noise, f"{noise} {_UNIT[task]}".capitalize()) for noise in paper.noises(task)]
         compact = _compact(f"{target.name}-{data}", title, found, columns, decimals=3)
         tables.append(compact)
@@ -166,6 +166,10 @@ def _final(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered]) 
         "in a t-test (p < 0.01). = agrees within two of our standard errors and the rounding of the table, ≠ differs.",
     )
     return _section(target, notes, tables, details, comparisons)
+
+
+def _title(data: str) -> str:
+    return paper.TITLES.get(data, f"{data} (not in the paper)")
 
 
 def _section(
