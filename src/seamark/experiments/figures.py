@@ -201,6 +201,8 @@ def _draw_gate(axes: Axes, method: str, cell: Cell) -> None:
     at = np.array(records["at"], dtype=float)
     keep = thin(at)
 
+    measured = "click-DCG@10" if cell.get("task") == "ranking" else "reward"
+
     def column(name: str) -> FloatArray:
         values: FloatArray = np.array(records.get(name) or [np.nan] * at.size, dtype=np.float64)[keep]
         return np.where(np.isfinite(values), values, np.nan)
@@ -216,13 +218,13 @@ def _draw_gate(axes: Axes, method: str, cell: Cell) -> None:
             ("new_lower", "candidate: lower bound", "#0072B2", "-"),
             ("deployed_upper", "deployed: upper bound", "#222222", "--"),
         ]
-        axes.set_ylabel("reward per round")
+        axes.set_ylabel(f"{measured} per round")
     else:
         lines = [
             ("new_mean", "candidate: mean estimate", "#56B4E9", "-"),
             ("deployed_mean", "deployed: mean estimate", "#222222", ":"),
         ]
-        axes.set_ylabel("reward per round")
+        axes.set_ylabel(f"{measured} per round")
     for name, label, colour, style in lines:
         axes.plot(at[keep], column(name), color=colour, linestyle=style, linewidth=1.3, label=label, zorder=4)
     _draw_deployments(axes, cell)
