@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from seamark.cli import main
+from seamark.cli.paper import told_command
 from seamark.experiments.paper import published as paper
 from seamark.experiments.paper import safety, targets
 from seamark.experiments.paper.compare import Obtained, agreements, compare
@@ -387,6 +388,13 @@ def test_a_published_set_is_compared_number_by_number(
     assert "epsilon-greedy: published" in text
     assert "rcv1: rcv1_train.multiclass.bz2" in text
     capsys.readouterr()
+
+
+def test_committed_commands_name_no_folder_of_this_machine(no_data: Path) -> None:
+    """Paths below the current folder become relative, others shrink to their names, in either form of an option."""
+    command = told_command(["paper", "all", "--out", f"{no_data}/res/full", "--export=/elsewhere/docs", "-q"])
+
+    assert command == "seamark paper all --out res/full --export=docs -q"
 
 
 @pytest.mark.slow

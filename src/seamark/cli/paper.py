@@ -89,6 +89,9 @@ def told_command(arguments: Sequence[str]) -> str:
     here = Path.cwd()
 
     def short(word: str) -> str:
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and equals:
+            return f"{option}={short(value)}"
         path = Path(word)
         if not path.is_absolute():
             return word

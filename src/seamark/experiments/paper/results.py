@@ -12,7 +12,7 @@ import numpy as np
 
 from seamark.experiments import run as runs
 from seamark.experiments.paper.compare import Obtained
-from seamark.experiments.paper.targets import Missing, RunSpec
+from seamark.experiments.paper.targets import METHODS, Missing, RunSpec
 from seamark.experiments.summary import Summary, series, summarise
 from seamark.worlds import datasets, letor
 
@@ -77,7 +77,10 @@ class Gathered:
         out += [
             Missing(f"{name}, {one['method']}, seed {one['seed']}", f"failed: {one['error']}") for one in self.failed
         ]
-        out += [Missing(f"{name}, {method}", "not in this version of seamark.") for method in self.unknown]
+        out += [
+            Missing(f"{name}, {method}", "no method of this task in this version of seamark.")
+            for method in self.unknown
+        ]
         if self.lacking:
             counts = ", ".join(f"{method} {n}" for method, n in self.lacking.items())
             out.append(
@@ -143,7 +146,8 @@ def _known(spec: RunSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
             unknown.append(name)
         else:
             names.append(name)
-    if not names:  # nothing fits: the complaint itself says why
+    others = {method for known in METHODS.values() for method in known} - set(METHODS[spec.task])
+    if not names and not others & set(unknown):  # nothing fits: the complaint itself says why
         runs.RunConfig(**{**spec.settings(), "overrides": {}})
     return tuple(names), tuple(unknown)
 

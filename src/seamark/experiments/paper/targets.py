@@ -270,7 +270,9 @@ def absent(task: str, data: str) -> Missing | None:
         return None
     try:
         letor.load(data)
-    except datasets.DataError:
+    except datasets.DataError as error:
+        if "not found" not in str(error):  # there, but damaged
+            raise
         ask = RANKING_CATALOGUE[name].ask
         return Missing(
             data, "not found, and its licence forbids passing it on;",
