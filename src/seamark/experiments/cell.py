@@ -290,7 +290,8 @@ def run_cell(
 def _learner_notes(learner: Any) -> dict[str, Any]:
     """What a learner kept to tell, such as CLUCB's slack."""
     names = ("n_conservative", "smallest_slack", "is_guaranteed")
-    return {name: _plain(getattr(learner, name)) for name in names if hasattr(learner, name)}
+    notes = {name: _plain(getattr(learner, name)) for name in names if hasattr(learner, name)}
+    return notes | ({"learner_seconds": _plain(learner.seconds)} if hasattr(learner, "seconds") else {})
 
 
 class _Curves:

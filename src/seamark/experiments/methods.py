@@ -16,6 +16,7 @@ from seamark.gates import ChallengerGate, Gate, MeansGate, NeverGate, PaperGate
 from seamark.gates.paper import Semantics
 from seamark.learners.base import Learner, OnlineLearner
 from seamark.learners.gradient import IPSGradient, PolicyGradient, SquaredLoss
+from seamark.learners.portfolio import default_portfolio
 from seamark.learners.ridge import CLUCB, LinUCB, RidgeStart, Thompson, bytes_needed, ridge_start
 from seamark.policies import ActingForm
 from seamark.randomness import Stream, stream
@@ -64,6 +65,15 @@ def _ips(options: Options, world: SupervisedWorld, baseline: Baseline, setting: 
         _start(options, baseline), baseline.policy.acts, tau=options["tau"], lr=options["lr"], l2=options["l2"],
         shift=options["shift"], cap=options["cap"], decay=options["decay"],
     )  # fmt: skip
+
+
+def _candidates(options: Options, world: SupervisedWorld, baseline: Baseline, setting: Setting) -> Learner:
+    """The default portfolio, which nobody has to tune, or one learner with its options."""
+    if options["learner"] == "portfolio":
+        return default_portfolio(baseline.policy, world.features)
+    if options["learner"] == "ips":
+        return _ips(options, world, baseline, setting)
+    raise ValueError(f"--set seamark.learner: {options['learner']!r}; must be portfolio or ips.")
 
 
 def _squared(options: Options, world: SupervisedWorld, baseline: Baseline, setting: Setting) -> Learner:
@@ -165,7 +175,7 @@ METHODS: dict[str, Method] = {
         Method("bsea", "deployed", "BSEA: deploys when the estimated mean is as good", _ips, _bsea, _GATED),
         Method(
             "seamark", "deployed", "challengers tested on later rounds only; keeps its promise over the whole run",
-            _ips, _challenger, {**_IPS, **_CHALLENGER},
+            _candidates, _challenger, {**_IPS, **_CHALLENGER, "learner": "portfolio"},
         ),
         Method(
             "epsilon-greedy", "learner", "squared-loss regression, explores a share epsilon", _squared,
