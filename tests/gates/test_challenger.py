@@ -214,7 +214,8 @@ def test_capital_beyond_floating_point_is_kept() -> None:
 def test_exact_null_fires_at_most_alpha_of_the_time_looked_at_after_every_round(p0: float, h0: float) -> None:
     """1,000 runs x 5,000 looks, alpha = .05, false alarm <= 1e-6; a true rate of .09 is caught with probability .97.
 
-    Broken on purpose: k / u as an upper bound of z fires in more than .9 of the runs at (.99, .01).
+    Caught on purpose: q of one sum not truncated like the other's. A wrong B alone hardly shows here; `slack` above
+    is the test for that.
     """
     d, h = np.array([p0, 1 - p0]), np.array([h0, 1 - h0])
     k = truncations((0, 8, 32, LAST), 1 / d.min() - 1)
@@ -330,12 +331,13 @@ def test_candidates_equal_to_the_incumbent_or_a_live_slot_are_not_frozen() -> No
 
 
 def test_the_candidate_with_least_evidence_is_evicted_never_the_former_incumbent() -> None:
-    old, d = two_actions(0.4), two_actions(0.5)
+    old, d = two_actions(0.99), two_actions(0.5)
     gate = ChallengerGate(2, slots=2)
     gate.reign(old, 0, 0)
     started(gate, d, two_actions(0.9), two_actions(0.1))
-    means = np.array([[0.0, 0.6]])  # action 0 is worse: the pinned slot (.4) gains, .9 loses more than .1 gains
+    means = np.array([[0.0, 0.6]])  # action 0 is worse: the pinned slot loses most, then .9
     gate.observe(play(d, ONE_CONTEXT, means, 20, np.random.default_rng(0)), d)
+    assert gate._slots.log_evidence(0) < gate._slots.log_evidence(1) < 0 < gate._slots.log_evidence(2)
     gate._next_freeze = 500
     gate.offer(two_actions(0.3), 500)
 

@@ -281,7 +281,10 @@ def run_cell(
         "worst_shortfall": worst,
         "checks": gate.offers if gate else 0,
         "check_records": _plain(gate.records()) if gate else {},
-        "seconds": {"total": total, "learning": learning, "checking": checking},
+        "seconds": {
+            "total": total, "learning": learning, "checking": checking,
+            **({"members": _plain(learner.seconds)} if hasattr(learner, "seconds") else {}),
+        },
         "rounds_per_second": config.rounds / max(learning + checking, 1e-9),
         **_learner_notes(learner),
     }  # fmt: skip
@@ -290,8 +293,7 @@ def run_cell(
 def _learner_notes(learner: Any) -> dict[str, Any]:
     """What a learner kept to tell, such as CLUCB's slack."""
     names = ("n_conservative", "smallest_slack", "is_guaranteed")
-    notes = {name: _plain(getattr(learner, name)) for name in names if hasattr(learner, name)}
-    return notes | ({"learner_seconds": _plain(learner.seconds)} if hasattr(learner, "seconds") else {})
+    return {name: _plain(getattr(learner, name)) for name in names if hasattr(learner, name)}
 
 
 class _Curves:

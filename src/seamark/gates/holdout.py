@@ -221,7 +221,9 @@ class HoldoutGate:
         return {
             "settings": self._settings(),
             "counters": {name: getattr(self, name) for name in _COUNTERS},
-            "deployed": None if self._deployed is None else policy_state(self._deployed),
+            # the first reign's policy may be code: it is passed in again
+            "deployed": None if self._reign < 2 or self._deployed is None else policy_state(self._deployed),
+            "deployed_id": None if self._deployed is None else self._deployed.id,
             "sums": [sums.state() for sums in self._sums] or (self._pending or []),
             "records": self.records(),
         }
@@ -241,7 +243,10 @@ class HoldoutGate:
                 raise ValueError(f"{name}: {mine}, but the saved gate has {theirs}; build it alike.")
         for name in _COUNTERS:
             setattr(self, name, int(state["counters"][name]))
-        self._deployed = None if state["deployed"] is None else policy_from(state["deployed"])
+        if state["deployed"] is not None:
+            self._deployed = policy_from(state["deployed"])
+        elif state["deployed_id"] is not None and (self._deployed is None or self._deployed.id != state["deployed_id"]):
+            raise ValueError("deployed: not the policy that the saved gate began with; build it alike.")
         self._sums, self._pending = [], list(state["sums"]) or None
         self._records.restore(state["records"])
 
