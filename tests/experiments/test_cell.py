@@ -59,7 +59,7 @@ def test_a_result_has_every_key_and_is_plain_json(method: str) -> None:
     json.dumps(result, allow_nan=False)
 
     assert set(result) >= KEYS
-    assert set(result["seconds"]) == {"total", "learning", "checking"}
+    assert set(result["seconds"]) >= {"total", "learning", "checking"}
     assert result["at"] == evaluation_rounds(120)
     assert all(len(result[name]) == len(result["at"]) for name in CURVES)
     assert [result[name][0] for name in CURVES[:3]] == [0.0, 0.0, 0.0]
