@@ -14,11 +14,11 @@ import pytest
 from seamark.estimation.ranking_metrics import ndcg
 from seamark.experiments.cell import Stopped, evaluation_rounds
 from seamark.experiments.ranking_cell import GatedRanking, RankingCellConfig, RankingStreams, agent_of, run_ranking_cell
-from seamark.experiments.ranking_methods import METHODS
+from seamark.experiments.ranking_methods import METHODS, flat
 from seamark.experiments.run import RunConfig, plan
 from seamark.gates import Schedule
 from seamark.learners.ranksvm import RankSVM
-from seamark.policies.rankers import LinearRanker, top_lists
+from seamark.policies.rankers import LinearRanker, RerankedRanker, top_lists
 from seamark.worlds.clicks import CLICK_MODELS, ClickModel
 from seamark.worlds.letor import Queries, RankingData, document_hashes, load
 from seamark.worlds.ranking import RankingBaseline, RankingWorld, train_production
@@ -304,6 +304,34 @@ def test_an_explorer_of_rankers_resumes_with_the_same_bits(method: str, tmp_path
     assert one.explorer.version == two.explorer.version
     assert one.deployed.id == two.deployed.id
     assert one.learned.id == two.learned.id
+
+
+def test_rerankings_of_rerankings_are_flattened_and_order_alike() -> None:
+    """Three deployments deep, of any depth: the flat form has one incumbent and gives the same full order."""
+    world = world_of()
+    rng = np.random.default_rng(0)
+    for depth in (3, 10):
+        ranker: Any = LinearRanker(rng.normal(size=world.n_features)).frozen()
+        for _ in range(3):
+            ranker = RerankedRanker(LinearRanker(rng.normal(size=world.n_features)).frozen(), ranker, depth)
+        once = flat(ranker)
+
+        assert isinstance(once, RerankedRanker)
+        assert isinstance(once.incumbent, LinearRanker)
+        assert (top_lists(once, world.pool, 60) == top_lists(ranker, world.pool, 60)).all()
+
+
+def test_what_seamark_deploys_never_nests() -> None:
+    """Many deployments, one reranking: the cost of a round does not grow with their number."""
+    config, world, baseline = planned("seamark", world_of(spec="letor-synthetic"), rounds=20_000)
+    agent, _ = agent_of(config, world, baseline, Schedule.parse("every:500"))
+    assert isinstance(agent, GatedRanking)
+    streams = RankingStreams(world, config.seed, draws=False)
+    for _ in range(40):
+        agent.step(streams.leg(500))
+
+    assert agent.explorer.version >= 2
+    assert not isinstance(getattr(agent.deployed, "incumbent", None), RerankedRanker)
 
 
 def test_a_cell_stops_when_it_is_told_to() -> None:
