@@ -235,14 +235,24 @@ def _in_form(policy: Policy, source: Source) -> Policy:
 
 # -- the default -------------------------------------------------------------------------------------------------------
 
-STEPS = (0.6, 2.0, 6.0)
+STEPS = (0.6, 2.0, 6.0, 20.0, 60.0)
 """Of the gradient learners: lr |x|^2 / tau^2, that is how far one round moves a score, in temperatures."""
 
-RIDGES = (0.5, 5.0, 30.0)
-"""Regularisations of the direct method, in |x|^2: after so many rounds with an action half its prior is gone."""
 
-TEMPERATURES = (0.05, 0.1)
-"""For predicted rewards."""
+class Direct(NamedTuple):
+    """Settings of the direct method."""
+
+    ridges: tuple[float, ...]
+    """Regularisations, in |x|^2: after so many rounds with an action half its prior is gone."""
+    temperatures: tuple[float, ...]
+    """For predicted rewards."""
+    solve_growth: float
+    iterations: int
+
+
+NARROW = Direct(ridges=(0.5, 5.0, 30.0), temperatures=(0.05, 0.1), solve_growth=1.2, iterations=0)
+WIDE = Direct(ridges=(0.02, 0.1), temperatures=(0.01, 0.02), solve_growth=1.5, iterations=8)
+"""Where every context has features of its own, predictions spread less; and solving costs more."""
 
 
 def default_portfolio(baseline: LinearPolicy, features: Features, *, recurring: bool = True) -> Portfolio:
@@ -256,7 +266,10 @@ def default_portfolio(baseline: LinearPolicy, features: Features, *, recurring: 
     tau, floor = baseline.acts.tau or 1.0, baseline.acts.floor
     greedy = (ActingForm.epsilon_greedy(floor),) if floor > 0 else ()
     own = tuple(dict.fromkeys([baseline.acts, ActingForm.softmax(tau / 2, floor=floor)]))
-    predicted = tuple(ActingForm.softmax(t, floor=floor) for t in TEMPERATURES)
+    d = n_features(features)
+    wide = d > WIDEST_GRAM
+    settings = WIDE if wide else NARROW
+    predicted = tuple(ActingForm.softmax(t, floor=floor) for t in settings.temperatures)
     members = [
         Member(
             f"ips step {step:g}",
@@ -265,13 +278,15 @@ def default_portfolio(baseline: LinearPolicy, features: Features, *, recurring: 
         )
         for step in STEPS
     ]
-    d = n_features(features)
-    if d <= WIDEST_GRAM or (recurring and isinstance(features, Csr)):
-        l2s = [l2 * square for l2 in RIDGES]
-        ridge: Learner = DirectRidge(baseline.n_actions, d, l2s=l2s, warm=baseline.weights)
+    direct: Learner
+    if wide and not (recurring and isinstance(features, Csr)):
+        direct = SquaredLoss(np.zeros_like(baseline.weights), epsilon=floor, lr=0.1 / square)
     else:
-        ridge = SquaredLoss(np.zeros_like(baseline.weights), epsilon=floor, lr=0.1 / square)
-    return Portfolio([*members, Member("direct", ridge, (*predicted, *greedy))])
+        direct = DirectRidge(
+            baseline.n_actions, d, l2s=[l2 * square for l2 in settings.ridges], warm=baseline.weights,
+            solve_growth=settings.solve_growth, iterations=settings.iterations,
+        )  # fmt: skip
+    return Portfolio([*members, Member("direct", direct, (*predicted, *greedy))])
 
 
 def mean_square(features: Features) -> float:
