@@ -383,8 +383,8 @@ def test_trap_11_every_renewal_has_a_level_of_its_own() -> None:
         gate.observe(play(d, ONE_CONTEXT, FLAT, 50, rng, first=first, version=1), d)
     pinned = [e for e in gate.events if e["event"] == "freeze"]
 
-    assert [e["at"] for e in pinned] == [0, 100, 200, 400, 800]
-    assert [e["challenger"] for e in pinned] == [1, 2, 3, 4, 5]
+    assert [e["at"] for e in pinned] == [0, 100, 150, 250, 350, 550, 800]
+    assert [e["challenger"] for e in pinned] == list(range(1, 8))
     assert gate._slots.n(0) == 200
 
 

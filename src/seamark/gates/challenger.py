@@ -27,8 +27,9 @@ from seamark.policies import Policy
 from seamark.policies.saving import policy_from, policy_state
 from seamark.rounds import FloatArray, Rounds
 
-PINNED_GROWTH = 2.0
-"""The former incumbent's evidence starts anew whenever the reign has become so many times longer."""
+PINNED_GROWTH = 1.5
+"""The former incumbent's evidence starts anew whenever the reign has become so many times longer. A larger ratio helps
+where small differences turn early in a reign, a smaller one where they turn late."""
 
 _COLUMNS = ("at", "log_evidence", "threshold", "mean_lift", "verdict")
 _ROUNDING = 1e-12
