@@ -40,15 +40,15 @@ COLOURS = {
     "bubblerank": "#882255",
 }
 _OTHER_COLOURS = ("#332288", "#117733", "#AA4499", "#661100", "#44AA99")
-_BASELINE_COLOUR, _UNSAFE_COLOUR, _SAFE_COLOUR = "#777777", "#CC3311", "#9A9A9A"
+BASELINE_COLOUR, _UNSAFE_COLOUR, _SAFE_COLOUR = "#777777", "#CC3311", "#9A9A9A"
 _STYLES = {"sea": "-", "bsea": "-", "seamark": "-", "seamark-swaps": "-", "ips": ":"}  # gated solid, others dash-dotted
 _OTHER_STYLE = (0, (6, 1.5, 1.5, 1.5))
 _FEW_DEPLOYMENTS = 40
 _LINEAR_UP_TO = 10.0  # of the symlog axis
-_BASELINE_ACTS_FIRST = ("ips", "bsea", "sea", "seamark", "seamark-swaps")
+BASELINE_ACTS_FIRST = ("ips", "bsea", "sea", "seamark", "seamark-swaps")
 _TASK_METRIC = {"ranking": ("ndcg10", "nDCG@10"), "classification": ("accuracy", "accuracy")}
 
-_RC: dict[Any, Any] = {  # the stubs of matplotlib list every key
+STYLE: dict[Any, Any] = {  # the stubs of matplotlib list every key
     "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 10.0,
     "axes.titlesize": 11.0,
@@ -81,11 +81,11 @@ def learning_curve(cells: Sequence[Cell]) -> Figure:
         baselines = [
             values[:, 0].mean()
             for method, rows in group_by_method(cells).items()
-            if method in _BASELINE_ACTS_FIRST and (values := series(rows, metric)) is not None
+            if method in BASELINE_ACTS_FIRST and (values := series(rows, metric)) is not None
         ]
         if baselines:
-            axes.axhline(baselines[-1], color=_BASELINE_COLOUR, linestyle="--", linewidth=1.2, label="baseline")
-        _draw_methods(axes, cells, metric)
+            axes.axhline(baselines[-1], color=BASELINE_COLOUR, linestyle="--", linewidth=1.2, label="baseline")
+        draw_methods(axes, cells, metric)
         axes.set_xscale("log")
         axes.set_title(f"Deployed policy on held-out data\n{_subject(cells)}", loc="left")
         axes.set_ylabel(f"test {label} ({_statistic(cells)})")
@@ -98,8 +98,8 @@ def cumulative_reward(cells: Sequence[Cell]) -> Figure:
     name, label = ("ndcg10", "nDCG@10") if _task(cells) == "ranking" else ("reward", "reward")
     metric = f"relative_{name}"
     with _figure() as (figure, [axes]):
-        axes.axhline(0.0, color=_BASELINE_COLOUR, linestyle="--", linewidth=1.2, label="baseline")
-        _draw_methods(axes, cells, metric)
+        axes.axhline(0.0, color=BASELINE_COLOUR, linestyle="--", linewidth=1.2, label="baseline")
+        draw_methods(axes, cells, metric)
         axes.set_xscale("log")
         _symlog(axes, cells, metric)
         axes.set_title(f"Cumulative {label} relative to the baseline\n{_subject(cells)}", loc="left")
@@ -140,7 +140,7 @@ def save(figure: Figure, folder: str | Path, name: str) -> tuple[Path, Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(STYLE):
         figure.savefig(png, dpi=150, metadata={"Software": None})
     svg.write_text(to_svg(figure), encoding="utf-8")
     return png, svg
@@ -151,7 +151,7 @@ def to_svg(figure: Figure) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
@@ -173,12 +173,12 @@ def _figure(panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
     from matplotlib.figure import Figure
 
     height = 4.4 if panels == 1 else 1.0 + 2.3 * panels
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8.4, height), layout="constrained")
         yield figure, list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
 
 
-def _draw_methods(axes: Axes, cells: Sequence[Cell], metric: str) -> None:
+def draw_methods(axes: Axes, cells: Sequence[Cell], metric: str) -> None:
     colours = _colours(cells)
     for order, (method, rows) in enumerate(group_by_method(cells).items()):
         values = series(rows, metric)

@@ -56,17 +56,17 @@ def render_report(
     verdict = "".join(f"<li>{html.escape(sentence)}</li>\n" for sentence in verdicts(summary))
     parts = [
         f"<h1>{html.escape(title)}</h1>",
-        _section("What was run", _facts(summary, meta)),
-        _section("Verdict", f'<ul class="verdict">\n{verdict}</ul>'),
-        _section("Tables", "".join(map(to_html, tables))) if tables else "",
-        _section("Figures", "".join(map(_figure, figures, figures.values()))) if figures else "",
-        _section("Skipped and failed", _missing(summary)),
-        _section("Configuration", _details(meta.get("config", {}))),
+        section("What was run", _facts(summary, meta)),
+        section("Verdict", f'<ul class="verdict">\n{verdict}</ul>'),
+        section("Tables", "".join(map(to_html, tables))) if tables else "",
+        section("Figures", "".join(map(_figure, figures, figures.values()))) if figures else "",
+        section("Skipped and failed", _missing(summary)),
+        section("Configuration", _details(meta.get("config", {}))),
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>\n{_CSS}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{html.escape(title)}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(part for part in parts if part)
         + "\n</main>\n</body>\n</html>\n"
     )
@@ -151,7 +151,7 @@ def _be(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
     return f"<section>\n<h2>{html.escape(title)}</h2>\n{body}\n</section>"
 
 
@@ -161,14 +161,14 @@ def _facts(summary: Summary, meta: Mapping[str, Any]) -> str:
     shown |= {key: value for key, value in summary["setting"].items() if key not in shown}
     shown |= {key: value for key, value in meta.items() if key not in {*shown, "title", "config"}}
     rows = "".join(
-        f"<dt>{html.escape(str(key))}</dt><dd>{_fact(key, value)}</dd>\n"
+        f"<dt>{html.escape(str(key))}</dt><dd>{fact(key, value)}</dd>\n"
         for key, value in shown.items()
         if value not in (None, [], {}, "")
     )
     return f'<dl class="facts">\n{rows}</dl>'
 
 
-def _fact(key: str, value: Any) -> str:  # anything that JSON holds
+def fact(key: str, value: Any) -> str:  # anything that JSON holds
     if key == "command":
         words = value if isinstance(value, str) else " ".join(map(str, value))
         return f"<code>{html.escape(words)}</code>"
@@ -196,10 +196,10 @@ def _missing(summary: Summary) -> str:
         f"{one.get('method')}, seed {one.get('seed')} ({one.get('id')}): failed. {one.get('error')}"
         for one in summary["failed"]
     )
-    return _list([*skipped, *failed])
+    return bullets([*skipped, *failed])
 
 
-def _list(items: Iterable[str]) -> str:
+def bullets(items: Iterable[str]) -> str:
     return "<ul>\n" + "".join(f"<li>{html.escape(item)}</li>\n" for item in items) + "</ul>"
 
 
@@ -208,7 +208,7 @@ def _details(config: Any) -> str:  # anything that JSON holds
     return f"<details>\n<summary>Full configuration</summary>\n<pre>{html.escape(text)}</pre>\n</details>"
 
 
-_CSS = """\
+CSS = """\
 :root {
   color-scheme: light dark;
   --text: #1b1f24; --soft: #57606a; --line: #d0d7de; --page: #ffffff; --band: #f6f8fa;

@@ -30,7 +30,7 @@ def online(
     from matplotlib.figure import Figure
 
     metric, label = METRICS[task]
-    with matplotlib.rc_context(figures._RC):
+    with matplotlib.rc_context(figures.STYLE):
         size = (1.5 + 3.1 * len(noises), 0.9 + 2.3 * len(sets))
         figure: Figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(len(sets), len(noises), squeeze=False, sharex=True)
@@ -65,11 +65,11 @@ def _longest(cells: list[Any]) -> list[Any]:
 
 
 def _draw(axes: Axes, cells: list[Any], metric: str) -> None:
-    gated = [c for c in cells if c["method"] in figures._BASELINE_ACTS_FIRST]
+    gated = [c for c in cells if c["method"] in figures.BASELINE_ACTS_FIRST]
     if gated and (values := series(gated, metric)) is not None:
         level = float(values[:, 0].mean())
-        axes.axhline(level, color=figures._BASELINE_COLOUR, linestyle="--", linewidth=1.1, label="baseline")
-    figures._draw_methods(axes, cells, metric)
+        axes.axhline(level, color=figures.BASELINE_COLOUR, linestyle="--", linewidth=1.1, label="baseline")
+    figures.draw_methods(axes, cells, metric)
     axes.set_xscale("log")
     axes.set_xlim(1, max(10, cells[0]["rounds"]))
 

@@ -132,7 +132,7 @@ def to_page(made: Made) -> str:
         "data": ", ".join(name for names in made.wanted.data.values() for name in names) or "none",
         "versions": ", ".join(f"{k} {v}" for k, v in versions().items()),
     }
-    parts = [f"<h1>{html.escape(made.title)}</h1>", page._section("What was run", _facts(facts))]
+    parts = [f"<h1>{html.escape(made.title)}</h1>", page.section("What was run", _facts(facts))]
     if any(_has_runs(section) for section in made.sections):
         parts.append(_html_section(made.overview))
     parts += [_html_section(section) for section in made.sections]
@@ -140,14 +140,14 @@ def to_page(made: Made) -> str:
         parts.append(_html_section(made.safety))
     used = {key: text for section in made.sections for key, text in _used(section).items()}
     if used:
-        parts.append(page._section("Known reasons", page._list(f"{key}: {text}" for key, text in used.items())))
+        parts.append(page.section("Known reasons", page.bullets(f"{key}: {text}" for key, text in used.items())))
     notes = _substitutes_note(made)
-    lacking = page._list(map(str, made.missing)) if made.missing else "<p>Nothing: every set and cell is there.</p>"
-    parts.append(page._section("Missing", "".join(f"<p>{html.escape(n)}</p>" for n in notes if n) + lacking))
+    lacking = page.bullets(map(str, made.missing)) if made.missing else "<p>Nothing: every set and cell is there.</p>"
+    parts.append(page.section("Missing", "".join(f"<p>{html.escape(n)}</p>" for n in notes if n) + lacking))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(made.title)}</title>\n<style>\n{page._CSS}{_WIDE}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{html.escape(made.title)}</title>\n<style>\n{page.CSS}{_WIDE}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(parts)
         + "\n</main>\n</body>\n</html>\n"
     )
@@ -182,7 +182,7 @@ def versions() -> dict[str, str]:
 
 
 def _facts(facts: dict[str, str]) -> str:
-    rows = "".join(f"<dt>{html.escape(k)}</dt><dd>{page._fact(k, v)}</dd>\n" for k, v in facts.items())
+    rows = "".join(f"<dt>{html.escape(k)}</dt><dd>{page.fact(k, v)}</dd>\n" for k, v in facts.items())
     return f'<dl class="facts">\n{rows}</dl>\n<p>{html.escape(SOURCE)}</p>'
 
 
@@ -198,7 +198,7 @@ def _html_section(section: Section) -> str:
     details = [table for table in section.details if table.rows]
     if details:
         body += "<details>\n<summary>Number by number</summary>\n" + "".join(map(to_html, details)) + "</details>\n"
-    return page._section(section.title, body)
+    return page.section(section.title, body)
 
 
 def _has_runs(section: Section) -> bool:
