@@ -73,6 +73,8 @@ def safety(
 
 
 def _fixed_pair(rows: list[dict[str, Any]], as_json: bool) -> None:
+    from seamark.experiments import safety as benchmark
+
     if as_json:
         return typer.echo(json.dumps(rows, indent=1))
     typer.echo(f"A fixed candidate on digits, better by {rows[0]['gain']:.3f}, epsilon-greedy at 0.1:")
@@ -80,6 +82,7 @@ def _fixed_pair(rows: list[dict[str, Any]], as_json: bool) -> None:
         median = "never" if row["median"] is None else f"{row['median']:,.0f}"
         said = f"{row['deployed']} of {row['seeds']} runs, {row['us_per_round']:.2f} us per round"
         typer.echo(f"  {row['gate']:<16} median {median:>8} rounds ({said})")
+    typer.echo(f"challenger at work, 4 slots: {benchmark.cost_per_slot():.2f} us per round and slot")
 
 
 def _names(text: str) -> list[str]:

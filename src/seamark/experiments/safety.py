@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -21,7 +22,6 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from seamark.estimation import ActionSums, maurer_pontil_radius
-from seamark.experiments.cell import Stopwatch
 from seamark.experiments.run import read_cell, write_json
 from seamark.experiments.safety_learners import LEARNERS, FixedCandidates, ScoredPolicy
 from seamark.experiments.tables import Table
@@ -113,6 +113,28 @@ GATES: dict[str, Callable[[SupervisedWorld, float, int], Gate]] = {
 }
 PROMISING = ("holdout", "challenger")
 """Gates that promise at most delta false runs whatever the learner."""
+
+
+class CpuWatch:
+    """A gate and the CPU seconds that it takes; other programs on the machine do not count."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate, self.seconds = gate, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.gate, name)
+
+    def observe(self, rounds: Rounds, deployed: Policy) -> Any:
+        start = time.thread_time()
+        decision = self.gate.observe(rounds, deployed)
+        self.seconds += time.thread_time() - start
+        return decision
+
+    def offer(self, candidate: Policy, at: int) -> Any:
+        start = time.thread_time()
+        decision = self.gate.offer(candidate, at)
+        self.seconds += time.thread_time() - start
+        return decision
 
 
 # -- worlds --------------------------------------------------------------------------------------------------------
@@ -289,7 +311,7 @@ def run_cell(cell: SafetyCell) -> dict[str, Any]:
         learner = FixedCandidates(setup.candidates)
     else:
         learner = LEARNERS[cell.learner](world, base, setup.acts, cell.seed)
-    watch = Stopwatch(GATES[cell.gate](world, cell.delta, cell.seed))
+    watch = CpuWatch(GATES[cell.gate](world, cell.delta, cell.seed))
     schedule = Schedule("every", cell.check)
     explorer = Explorer(base, learner=learner, gate=cast(Gate, watch), schedule=schedule)
     contexts, actions, rewards = (stream(cell.seed, r) for r in (Stream.CONTEXTS, Stream.ACTIONS, Stream.REWARDS))
@@ -404,7 +426,7 @@ def rounds_to_deploy(pair: FixedPair, gate: str, *, seed: int, limit: int, leg: 
         made = ChallengerGate(world.n_actions, reward_model=model, first_freeze=1)  # type: ignore[arg-type]  # a union
     contexts, actions, rewards = (stream(seed, r) for r in (Stream.CONTEXTS, Stream.ACTIONS, Stream.REWARDS))
     made.reign(pair.deployed, 0, 0)
-    watch = Stopwatch(made)
+    watch = CpuWatch(made)
     if gate != "paper":
         made.offer(pair.candidate, 1)
     table = pair.deployed.probabilities(world.features)
@@ -437,6 +459,34 @@ def pair_medians(rewards: str = "perfect", *, seeds: int = 20, limit: int = 150_
             }
         )  # fmt: skip
     return rows
+
+
+def cost_per_slot(*, slots: int = 4, rounds: int = 200_000, leg: int = 1_000, reward_model: Any = "mean") -> float:
+    """CPU microseconds per round and slot of the challenger gate: digits, 10 actions, candidates that always differ."""
+    from seamark.kernels.linear import act_from_table
+
+    pair = fixed_pair("near-random")
+    world, base = pair.world, pair.deployed.probabilities(pair.world.features).argmax(axis=1).astype(np.int64)
+    gate = ChallengerGate(
+        world.n_actions, slots=slots, first_freeze=1, growth=1.01, rollback=False, reward_model=reward_model
+    )
+    gate.reign(pair.deployed, 0, 0)
+    for i in range(slots):  # differ from the deployed policy in every context, mostly for the worse: they stay
+        gate.offer(choosing(world, (base + i + 1) % world.n_actions), 10 * (i + 1))
+    watch, table = CpuWatch(gate), pair.deployed.probabilities(world.features)
+    rng, warm = np.random.default_rng(0), 0.0
+    for t in range(0, rounds, leg):
+        rows = world.contexts(rng.random(leg))
+        acted, p = np.empty(leg, dtype=np.int64), np.empty(leg)
+        act_from_table(table, rows, rng.random(leg), acted, p)
+        reward = world.rewards(rows, acted, rng.random(leg))
+        watch.observe(
+            Rounds(world.features, rows, acted, reward, p, np.zeros(leg, dtype=np.int64), t, True), pair.deployed
+        )
+        if t == 0:
+            warm = watch.seconds  # compiling, and filling the tables
+    assert len(gate.why()["challengers"]) == slots
+    return 1e6 * (watch.seconds - warm) / (rounds - leg) / slots
 
 
 # -- many cells ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Contexts come from a pool, so a log is a table of sums per (context, action). Ca
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,11 +113,12 @@ class IPSClassifier(_TableLearner):
 
 
 class RidgeDirect(_TableLearner):
-    """Ridge regression of r - mean r per action: a direct method. `strength`: of l2, in mean squared lengths."""
+    """Ridge regression of r - mean r with an intercept, per action: a direct method. `strength` of l2 is in mean
+    squared lengths of a context."""
 
     def __init__(self, strength: float, norm: float, *args: Any) -> None:
         super().__init__(*args)
-        self.l2 = strength * norm
+        self.l2, self.constant = strength * norm, math.sqrt(norm)
 
     def _fit(self, x: Any) -> Callable[[Any], FloatArray] | None:
         if not self.count.any():
@@ -124,6 +126,7 @@ class RidgeDirect(_TableLearner):
         from sklearn.linear_model import Ridge
 
         mean = self.reward.sum() / self.count.sum()
+        x = self._with_constant(x)
         weights = np.zeros((self.count.shape[1], x.shape[1]))
         for a in range(self.count.shape[1]):
             rows = np.flatnonzero(self.count[:, a])
@@ -134,9 +137,17 @@ class RidgeDirect(_TableLearner):
                 weights[a] = model.fit(x[rows], self.reward[rows, a] / n - mean, sample_weight=n).coef_
 
         def scores(contexts: Any) -> FloatArray:
-            return np.asarray(contexts @ weights.T)
+            return np.asarray(self._with_constant(contexts) @ weights.T)
 
         return scores
+
+    def _with_constant(self, x: Any) -> Any:
+        ones = np.full((x.shape[0], 1), self.constant)
+        if isinstance(x, np.ndarray):
+            return np.hstack([x, ones])
+        from scipy.sparse import hstack
+
+        return hstack([x, ones], format="csr")
 
 
 class FixedCandidates:
