@@ -425,3 +425,15 @@ def test_an_explorer_whose_baseline_is_code_can_be_saved_before_its_first_deploy
     assert second.t == first.t == 5
     assert second.deployed.id == baseline.id
     assert second.decide(POOL).actions.tolist() == first.decide(POOL).actions.tolist()
+
+
+def test_a_decision_names_the_version_that_drew_it() -> None:
+    """A call may close older rounds by its window and so deploy; what it drew was drawn before. Caught: read after."""
+    explorer = Explorer(
+        UniformPolicy(2), gate=AlwaysGate(), learner=IPSGradient(np.zeros((2, 3)), ActingForm(), tau=1.0, lr=0.1),
+        schedule="every:2", window=2,
+    )  # fmt: skip
+    versions = [explorer.decide(np.ones((2, 3))).version for _ in range(3)]
+
+    assert versions == [0, 0, 1]
+    assert explorer.version == 2

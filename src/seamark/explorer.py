@@ -114,9 +114,10 @@ class Explorer:
         features = as_features(contexts)
         probabilities = self.acting.probabilities(features)
         drawn = draw(probabilities, self._rng.random(n_contexts(features)))
-        ids = self._pending.add(features, drawn.actions, drawn.propensities, self.version, probabilities)
+        version = self.version  # before rounds that this call closes may deploy another
+        ids = self._pending.add(features, drawn.actions, drawn.propensities, version, probabilities)
         self._absorb_closed()
-        return Decisions(ids, drawn.actions, drawn.propensities, self.version)
+        return Decisions(ids, drawn.actions, drawn.propensities, version)
 
     def reward(self, ids: ArrayLike, values: ArrayLike) -> None:
         """Final rewards in [0, 1] of earlier decisions, in any order."""
