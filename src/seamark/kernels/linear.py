@@ -124,13 +124,15 @@ def _scores(X, i, W, out):
             out[a] = 0.0
         k = X.indptr[i]
         end = X.indptr[i + 1]
-        while k + 3 < end:  # four features at a time: a quarter of the traffic on out, the same order of sums
+        while k + 7 < end:  # eight features at a time: an eighth of the traffic on out, the same order of sums
             x0, x1, x2, x3 = X.data[k], X.data[k + 1], X.data[k + 2], X.data[k + 3]
-            w0, w1 = W[X.indices[k]], W[X.indices[k + 1]]
-            w2, w3 = W[X.indices[k + 2]], W[X.indices[k + 3]]
+            x4, x5, x6, x7 = X.data[k + 4], X.data[k + 5], X.data[k + 6], X.data[k + 7]
+            w0, w1, w2, w3 = W[X.indices[k]], W[X.indices[k + 1]], W[X.indices[k + 2]], W[X.indices[k + 3]]
+            w4, w5, w6, w7 = W[X.indices[k + 4]], W[X.indices[k + 5]], W[X.indices[k + 6]], W[X.indices[k + 7]]
             for a in range(n_actions):
-                out[a] = (((out[a] + x0 * w0[a]) + x1 * w1[a]) + x2 * w2[a]) + x3 * w3[a]
-            k += 4
+                s = (((out[a] + x0 * w0[a]) + x1 * w1[a]) + x2 * w2[a]) + x3 * w3[a]
+                out[a] = (((s + x4 * w4[a]) + x5 * w5[a]) + x6 * w6[a]) + x7 * w7[a]
+            k += 8
         while k < end:
             x = X.data[k]
             w = W[X.indices[k]]
@@ -245,19 +247,15 @@ def acting(values, tau, floor, out):
 @njit(**_STRICT)
 def pick(probabilities, uniform):
     """The action of one uniform by inverse CDF; never one of probability zero."""
-    n_actions = probabilities.size
-    total = 0.0
-    for a in range(n_actions):
-        total += probabilities[a]
     below = 0.0
     last = 0
-    for a in range(n_actions):
+    for a in range(probabilities.size):
         if probabilities[a] > 0.0:
             last = a
             below += probabilities[a]
-            if uniform * total < below:
+            if uniform < below:
                 return a
-    return last
+    return last  # rounding: the sum may end just below one
 
 
 @njit(**_STRICT)
