@@ -123,9 +123,10 @@ def test_without_sea_the_note_says_that_there_are_no_marks() -> None:
 
 def test_ranking_tables_speak_of_ndcg() -> None:
     """Ranking shows nDCG@10 in place of reward and accuracy."""
-    cumulative, held_out, _ = tables(run("sea", task="ranking"))
+    cumulative, users, held_out, _ = tables(run("sea", task="ranking"))
 
     assert cumulative.title == "Cumulative nDCG@10 relative to the baseline"
+    assert users.name == "users"
     assert held_out.headers[1:3] == ("Deployed: nDCG@10", "Learned: nDCG@10")
 
 
