@@ -19,6 +19,8 @@ from numba import njit
 
 from seamark.kernels.linear import _DENSE, _STRICT, _reward, acting, pick
 
+ROUNDING = 1 + 1e-6  # an earlier x'Ax times this is a bound in floating point too
+
 
 @njit(**_DENSE)
 def dot(u, v):
@@ -202,46 +204,64 @@ def ridge_learn(X, rows, actions, rewards, ridge, refresh_every):
 
 
 @njit(**_STRICT)
-def optimistic_scores(ridge, x, alpha, clip, out):
-    """out[a] = theta_a x + alpha sqrt(x' A_a x), at most 1 where `clip` (as published)."""
-    for a in range(out.size):
-        s = dot(ridge.weights[a], x)
-        if alpha > 0.0:
-            s += alpha * math.sqrt(quadratic(ridge.packed[a], x))
-        out[a] = min(s, 1.0) if clip else s
+def score_of(ridge, a, x, alpha, g, squares):
+    """theta_a x + alpha sqrt(x' A_a x) g; squares[a] becomes x' A_a x.
+
+    g = 1 is optimism; g ~ N(0, 1) gives the law of w x with w ~ N(theta_a, alpha^2 A_a).
+    """
+    score = dot(ridge.weights[a], x)
+    if alpha > 0.0:
+        squares[a] = quadratic(ridge.packed[a], x)
+        score += alpha * math.sqrt(squares[a]) * g
+    return score
 
 
 @njit(**_STRICT)
-def sampled_scores(ridge, x, alpha, normals, out):
-    """out[a] = theta_a x + alpha sqrt(x' A_a x) g_a: the law of w_a x with w_a ~ N(theta_a, alpha^2 A_a)."""
+def leading_scores(ridge, x, alpha, clip, normals, squares, out):
+    """out[a] = the score of a with g = normals[a] (1 where empty), at most 1 where `clip`; -inf where a cannot lead.
+
+    squares[a] bounds x' A_a x from above: what it was when x was last seen, as A_a only shrinks. Scores are computed
+    in the order of what that allows them, until no other can reach the highest one. So leaders and their scores are
+    exact, and mostly two of the quadratic forms are computed, not all.
+    """
+    allowed = np.empty(out.size)
     for a in range(out.size):
-        s = dot(ridge.weights[a], x)
-        if alpha > 0.0:
-            s += alpha * math.sqrt(quadratic(ridge.packed[a], x)) * normals[a]
-        out[a] = s
+        g = normals[a] if normals.size else 1.0
+        room = alpha * math.sqrt(squares[a] * ROUNDING) * g if alpha > 0.0 and g > 0.0 else 0.0
+        allowed[a] = dot(ridge.weights[a], x) + room
+        if clip:
+            allowed[a] = min(allowed[a], 1.0)
+        out[a] = -np.inf
+    highest = -np.inf
+    for _ in range(out.size):
+        a = np.argmax(allowed)
+        if allowed[a] < highest:
+            break
+        allowed[a] = -np.inf
+        score = score_of(ridge, a, x, alpha, normals[a] if normals.size else 1.0, squares)
+        out[a] = min(score, 1.0) if clip else score
+        highest = max(highest, out[a])
 
 
 @njit(**_STRICT)
 def ridge_run(
     X, rows, labels, p_right, p_wrong, u_actions, u_rewards, normals, ridge, alpha, clip, floor, refresh_every,
-    out_actions, out_rewards, out_propensities, out_expected,
+    squares, out_actions, out_rewards, out_propensities, out_expected,
 ):  # fmt: skip
     """Act greedily (ties shared, plus a floor) on optimistic scores and learn, round by round.
 
     With `normals` (rounds, actions) the scores are sampled instead; with an empty array (0, 0) they are optimistic.
+    squares (contexts, actions): upper bounds of x'A_a x, infinite where nothing is known; see `leading_scores`.
     """
     n_actions = ridge.weights.shape[0]
-    sampled = normals.shape[0] > 0
     scores = np.empty(n_actions)
     p = np.empty(n_actions)
     w = np.empty(X.shape[1])
+    none = np.empty(0)
     for t in range(rows.size):
         i = rows[t]
         x = X[i]
-        if sampled:
-            sampled_scores(ridge, x, alpha, normals[t], scores)
-        else:
-            optimistic_scores(ridge, x, alpha, clip, scores)
+        leading_scores(ridge, x, alpha, clip, normals[t] if normals.shape[0] else none, squares[i], scores)
         acting(scores, 0.0, floor, p)
         a = pick(p, u_actions[t])
         reward = _reward(labels[i], a, p_right, p_wrong, u_rewards[t])

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from seamark.learners.base import Acted, Answers, Draws, acted
 from seamark.policies import ActingForm, LinearPolicy, Policy
 from seamark.policies.optimistic import ConservativePolicy, OptimisticPolicy, refuse_sparse
-from seamark.rounds import Features, FloatArray, IntArray, Rounds, as_features, n_features
+from seamark.rounds import Features, FloatArray, IntArray, Rounds, as_features, n_contexts, n_features
 
 _LEG = 65_536  # rounds whose normals Thompson sampling holds at a time
 
@@ -149,6 +149,7 @@ class _RidgeLearner:
             np.array(start.responses, order="C"),
             np.zeros(n_actions, dtype=np.int64),
         )
+        self._squares: tuple[Features, FloatArray] | None = None
 
     bytes_needed = staticmethod(bytes_needed)
 
@@ -174,6 +175,25 @@ class _RidgeLearner:
             raise ValueError(f"contexts: {n_features(dense)} features, but the learner has {d}.")
         return dense
 
+    def _run(
+        self, answers: Answers, draws: Draws, normals: FloatArray, *, alpha: float, clip: bool, floor: float
+    ) -> Acted:
+        from seamark.kernels.ridge import ridge_run
+
+        out = acted(draws.rows.size)
+        ridge_run(
+            self._dense(answers.features), draws.rows, answers.labels, answers.right, answers.wrong,
+            draws.actions, draws.rewards, normals, self._arms, alpha, clip, floor, self.refresh_every,
+            self._largest_squares(answers.features), *out,
+        )  # fmt: skip
+        return out
+
+    def _largest_squares(self, features: Features) -> FloatArray:
+        """Upper bounds of x'V_a^-1 x per context and action: they only fall, so they hold until another pool comes."""
+        if self._squares is None or self._squares[0] is not features:
+            self._squares = (features, np.full((n_contexts(features), self.n_actions), np.inf))
+        return self._squares[1]
+
     def update(self, rounds: Rounds) -> None:
         """Learns from the given rounds, whoever played them."""
         from seamark.kernels.ridge import ridge_learn
@@ -192,6 +212,7 @@ class _RidgeLearner:
 
     def restore(self, state: dict[str, Any]) -> None:
         _copy_into(self._arms._asdict(), state)
+        self._squares = None
 
 
 class LinUCB(_RidgeLearner):
@@ -208,15 +229,7 @@ class LinUCB(_RidgeLearner):
         self.alpha, self.clip, self.floor = _at_least_zero("alpha", alpha), bool(clip), _share("floor", floor)
 
     def run(self, answers: Answers, draws: Draws) -> Acted:
-        from seamark.kernels.ridge import ridge_run
-
-        out = acted(draws.rows.size)
-        ridge_run(
-            self._dense(answers.features), draws.rows, answers.labels, answers.right, answers.wrong,
-            draws.actions, draws.rewards, np.empty((0, 0)), self._arms,
-            self.alpha, self.clip, self.floor, self.refresh_every, *out,
-        )  # fmt: skip
-        return out
+        return self._run(answers, draws, np.empty((0, 0)), alpha=self.alpha, clip=self.clip, floor=self.floor)
 
     def acting_policy(self) -> OptimisticPolicy:
         """What would act in the next round, as a policy that stands still (a copy)."""
@@ -240,17 +253,14 @@ class Thompson(_RidgeLearner):
 
     def run(self, answers: Answers, draws: Draws) -> Acted:
         """Acts and learns; takes n_actions normals per round from `draws.learner`."""
-        from seamark.kernels.ridge import ridge_run
-
-        dense, out = self._dense(answers.features), acted(draws.rows.size)
+        out = acted(draws.rows.size)
         for first in range(0, draws.rows.size, _LEG):
             leg = slice(first, min(first + _LEG, draws.rows.size))
             normals = draws.learner.standard_normal((leg.stop - leg.start, self.n_actions))
-            ridge_run(
-                dense, draws.rows[leg], answers.labels, answers.right, answers.wrong,
-                draws.actions[leg], draws.rewards[leg], normals, self._arms,
-                self.alpha, False, self.floor, self.refresh_every, *(column[leg] for column in out),
-            )  # fmt: skip
+            part = Draws(draws.rows[leg], draws.actions[leg], draws.rewards[leg], draws.learner)
+            played = self._run(answers, part, normals, alpha=self.alpha, clip=False, floor=self.floor)
+            for column, values in zip(out, played):
+                column[leg] = values
         return out
 
 
