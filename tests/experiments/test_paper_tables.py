@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from seamark.cli.paper import told_command
 from seamark.experiments.paper import published as paper
 from seamark.experiments.paper import safety, targets
 from seamark.experiments.paper.compare import Obtained, agreements, compare
-from seamark.experiments.paper.results import Gathered
+from seamark.experiments.paper.outputs import provenance
+from seamark.experiments.paper.results import Gathered, gather
 from seamark.experiments.paper.targets import RunSpec, wanted
+from seamark.experiments.ranking_cell import run_ranking_cell
 from seamark.experiments.run import RunConfig, plan, read_cell
 from seamark.worlds.clicks import CLICK_MODELS
 
@@ -204,7 +207,7 @@ def test_safety_counts_runs_with_a_worse_deployment() -> None:
 
     assert (row.runs, row.deployments, row.worse, row.below_baseline, row.runs_with_worse) == (3, 4, 2, 1, 2)
     assert row.worst_shortfall == -4.5
-    assert [one["at"] for one in safety.worse_deployments(run)] == [20, 10]
+    assert [one["at"] for one in safety.worse_deployments([run])] == [20, 10]
 
 
 def test_the_interval_is_that_of_clopper_and_pearson() -> None:
@@ -279,6 +282,46 @@ def test_clucb_runs_apart_shorter_and_hashed_on_text() -> None:
     assert [(r.methods[-1], r.rounds) for r in long] == [("seamark", 10**6), ("clucb", 10**5)]
     assert long[1].overrides == {"clucb": {"hash": 256}}
     assert "--set clucb.hash=256" in long[1].command()
+
+
+def test_rankers_that_ask_no_gate_of_the_paper_run_once_for_both_semantics(tmp_path: Path) -> None:
+    """Their cells are those of the released run, whichever semantics is asked for; only sea and bsea run twice."""
+    [*specs] = [r for r in wanted("ranking-final", scale="tiny").runs if r.noise == "perfect"]
+    released, text = specs
+
+    assert text.methods == ("bsea", "sea")
+    assert set(text.shared) == set(targets.METHODS["ranking"]) - {"sea", "bsea"}
+    assert released.shared == ()
+    small = ("dbgd", "sea")
+    both = [replace(released, methods=small, rounds=60), replace(text, methods=("sea",), shared=("dbgd",), rounds=60)]
+    one, other = gather(both, tmp_path, jobs=1)
+    cells = sorted(path.parent.parent.name for path in tmp_path.glob("*/cells/*.json"))
+    alone, *rest = gather(both[1:], tmp_path, is_run=False)
+
+    assert cells == ["letor-synthetic-perfect-paper"] * 2 + ["letor-synthetic-perfect-released"] * 4
+    assert [c["id"] for c in one.cells if c["method"] == "dbgd"] == [
+        c["id"] for c in other.cells if c["method"] == "dbgd"
+    ]  # fmt: skip
+    assert (len(alone.cells), rest) == (4, [])
+    assert [made["cells"] for made in provenance([one, other])] == [4, 2]
+    assert [row.semantics for row in safety.of_runs([one, other])] == ["released", "paper"]
+
+
+@pytest.mark.parametrize("method", targets.SHARED["ranking"])
+def test_a_shared_ranking_method_has_the_same_numbers_under_both_semantics(method: str) -> None:
+    """Everything that a cell measures, apart from seconds."""
+    config = RunConfig(
+        task="ranking", data="letor-synthetic:queries=40:documents=12:features=5", methods=method, rounds=800, seeds=1
+    )
+    made = []
+    for semantics in targets.SEMANTICS:
+        [one] = plan(replace(config, semantics=semantics)).cells
+        world = plan(config).world
+        made.append(run_ranking_cell(one, world, one.baseline(world)))
+    first, second = ({k: v for k, v in one.items() if k not in {"id", "semantics", "seconds"}} for one in made)
+    first.pop("rounds_per_second"), second.pop("rounds_per_second")
+
+    assert first == second
 
 
 @pytest.mark.parametrize(

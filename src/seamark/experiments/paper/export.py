@@ -70,11 +70,12 @@ def _summaries(runs: list[Gathered]) -> dict[str, dict[str, Any]]:
             }
             for name, row in summary["methods"].items()
         }  # fmt: skip
-        entry = found.setdefault(
-            run.spec.folder,
-            {"schema": 1, "setting": {k: v for k, v in summary["setting"].items() if k != "rounds"}, "methods": {}},
-        )
-        entry["methods"] |= _short(methods)
+        for spec, _ in run.parts():
+            setting = {k: v for k, v in summary["setting"].items() if k != "rounds"} | {"semantics": [spec.semantics]}
+            entry = found.setdefault(spec.folder, {"schema": 1, "setting": setting, "methods": {}})
+            for name in methods:
+                if name in spec.methods and name not in entry["methods"]:
+                    entry["methods"][name] = _short(methods[name])
     return found
 
 
@@ -84,7 +85,7 @@ def _options(run: Gathered, method: str) -> dict[str, Any]:
 
 
 def _provenance(made: Made) -> dict[str, Any]:
-    runs = [provenance(run) for run in made.runs if run.cells]
+    runs = provenance(made.runs)
     return {
         "schema": 1,
         "command": made.command,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,7 +19,7 @@ from seamark.experiments.paper import safety, sections
 from seamark.experiments.paper.compare import agreements
 from seamark.experiments.paper.results import Gathered
 from seamark.experiments.paper.sections import Section
-from seamark.experiments.paper.targets import Missing, Wanted
+from seamark.experiments.paper.targets import Missing, RunSpec, Wanted
 from seamark.experiments.run import write_json
 from seamark.experiments.tables import to_html, to_markdown
 
@@ -116,10 +117,10 @@ def to_json(made: Made, section: Section) -> dict[str, Any]:
         "comparisons": [one.record() for one in section.comparisons],
         "tables": [asdict(table) for table in section.tables],
         "reasons": _used(section),
-        "safety": [row.record() for run in runs for row in safety.of_run(run)],
-        "safety_totals": [row.record() for row in safety.totals([r for run in runs for r in safety.of_run(run)])],
-        "worse_deployments": [one for run in runs for one in safety.worse_deployments(run)],
-        "runs": [provenance(run) for run in runs],
+        "safety": [row.record() for row in safety.of_runs(runs)],
+        "safety_totals": [row.record() for row in safety.totals(safety.of_runs(runs))],
+        "worse_deployments": safety.worse_deployments(runs),
+        "runs": provenance(runs),
         "missing": [str(one) for one in _missing(made, section)],
     }
 
@@ -153,20 +154,28 @@ def to_page(made: Made) -> str:
     )
 
 
-def provenance(run: Gathered) -> dict[str, Any]:
-    """What was run, on which data, by which version, in how much time."""
-    seconds = [float(cell["seconds"]["total"]) for cell in run.cells]
+def provenance(runs: Sequence[Gathered]) -> list[dict[str, Any]]:
+    """What was run, on which data, by which version, in how much time; every cell once."""
+    found, seen = [], set[str]()
+    for run in runs:
+        for spec, every in run.parts():
+            cells = [cell for cell in every if cell["id"] not in seen]
+            seen |= {cell["id"] for cell in cells}
+            if cells:
+                found.append(_provenance(spec, cells) | {"data_sha256": run.sha256, "notes": list(run.notes)})
+    return found
+
+
+def _provenance(spec: RunSpec, cells: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "run": run.spec.folder,
-        "command": run.spec.command(),
-        "methods": sorted({cell["method"] for cell in run.cells}),
-        "rounds": run.spec.rounds,
-        "seeds": sorted({int(cell["seed"]) for cell in run.cells}),
-        "cells": len(run.cells),
-        "cell_seconds": round(sum(seconds), 1),
-        "seamark": sorted({str(cell["version"]) for cell in run.cells}),
-        "data_sha256": run.sha256,
-        "notes": list(run.notes),
+        "run": spec.folder,
+        "command": spec.command(),
+        "methods": sorted({cell["method"] for cell in cells}),
+        "rounds": spec.rounds,
+        "seeds": sorted({int(cell["seed"]) for cell in cells}),
+        "cells": len(cells),
+        "cell_seconds": round(sum(float(cell["seconds"]["total"]) for cell in cells), 1),
+        "seamark": sorted({str(cell["version"]) for cell in cells}),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,16 @@ class Gathered:
     unknown: tuple[str, ...] = ()  # methods that this version does not have
     notes: tuple[str, ...] = ()
     sha256: str = ""
+    lent: Gathered | None = None
+    """What the run of the shared methods lacks, where the command does not list that run itself."""
+
+    def parts(self) -> list[tuple[RunSpec, list[dict[str, Any]]]]:
+        """The cells by the run that they belong to: this one, and the one that lends those of shared methods."""
+        shared = set(self.spec.shared)
+        found = [(self.spec, [c for c in self.cells if c["method"] not in shared])]
+        if self.spec.lender is not None:
+            found.append((self.spec.lender, [c for c in self.cells if c["method"] in shared]))
+        return [(spec, cells) for spec, cells in found if cells]
 
     @cached_property
     def summary(self) -> Summary:
@@ -86,7 +96,7 @@ class Gathered:
             out.append(
                 Missing(name, f"cells not there (of {self.spec.seeds} each): {counts};", "run without --no-run.")
             )
-        return out
+        return out + (self.lent.missing() if self.lent else [])
 
 
 def gather(
@@ -105,13 +115,21 @@ def gather(
         if spec.data not in loaded:
             loaded.clear()  # one set at a time
             loaded[spec.data] = _load(spec)
-        say(spec.folder if len(spec.methods) > 1 else f"{spec.folder}, {spec.methods[0]}")
-        gathered.append(_gather(spec, out, loaded[spec.data], jobs=jobs, is_run=is_run, watcher=watcher))
+        say(spec.folder if len(spec.methods) != 1 else f"{spec.folder}, {spec.methods[0]}")
+        found = _gather(spec, out, loaded[spec.data], jobs=jobs, is_run=is_run, watcher=watcher)
+        if (lender := spec.lender) is not None:
+            is_listed = any((s.folder, s.rounds) == (lender.folder, lender.rounds) for s in specs)
+            lent = _gather(lender, out, loaded[spec.data], jobs=jobs, is_run=is_run and not is_listed, watcher=watcher)
+            found = replace(
+                found, cells=[*found.cells, *lent.cells], lent=None if is_listed else lent,
+                notes=found.notes or lent.notes, sha256=found.sha256 or lent.sha256,
+            )  # fmt: skip
+        gathered.append(found)
     return gathered
 
 
 def _gather(spec: RunSpec, out: Path, data: Any, *, jobs: int, is_run: bool, watcher: runs.Watcher | None) -> Gathered:
-    names, unknown = _known(spec)
+    names, unknown = _known(spec) if spec.methods else ((), ())
     if not names:
         return Gathered(spec, [], unknown=unknown)
     config = runs.RunConfig(**{**spec.settings(), "methods": ",".join(names)})

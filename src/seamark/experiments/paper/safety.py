@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamark.experiments.paper.results import Gathered
-from seamark.experiments.summary import METHOD_ORDER
+from seamark.experiments.summary import METHOD_ORDER, Cell, group_by_method
 from seamark.experiments.tables import MISSING, Table, format_number
 
 CONFIDENCE = 0.95
@@ -61,24 +61,35 @@ def binomial_interval(successes: int, trials: int, confidence: float = CONFIDENC
 
 
 def of_run(run: Gathered) -> list[Safety]:
-    """One line per method that has a gate."""
+    """One line per method that has a gate, under the semantics that its cells were run with."""
     found = []
-    for method, row in run.summary["methods"].items():
-        cells = [cell for cell in run.cells if cell["method"] == method]
-        if row["acts"] == "gated":
-            found.append(_of_cells(run.spec.data, run.spec.noise, run.spec.semantics, method, cells))
+    for spec, cells in run.parts():
+        for method, same in group_by_method(cells).items():
+            if run.summary["methods"][method]["acts"] == "gated":
+                found.append(_of_cells(spec.data, spec.noise, spec.semantics, method, same))
     return found
 
 
-def worse_deployments(run: Gathered) -> list[dict[str, Any]]:
-    """Every deployment of the run that lowered the true value."""
+def of_runs(runs: Sequence[Gathered]) -> list[Safety]:
+    """The lines of all runs, those of shared methods once."""
+    return list(dict.fromkeys(row for run in runs for row in of_run(run)))
+
+
+def worse_deployments(runs: Sequence[Gathered]) -> list[dict[str, Any]]:
+    """Every deployment of the runs that lowered the true value, once."""
+    found = [one for run in runs for one in _worse(run)]
+    return list({tuple(one.values()): one for one in found}.values())
+
+
+def _worse(run: Gathered) -> list[dict[str, Any]]:
     return [
         {
-            "run": run.spec.folder, "method": cell["method"], "seed": cell["seed"], "at": one["at"],
+            "run": spec.folder, "method": cell["method"], "seed": cell["seed"], "at": one["at"],
             "before": one["true_value_before"], "after": one["true_value_after"],
             "baseline": cell["true_value_baseline"],
         }
-        for cell in run.cells
+        for spec, cells in run.parts()
+        for cell in cells
         for one in cell["deployments"]
         if one["true_value_after"] < one["true_value_before"]
     ]  # fmt: skip
@@ -112,7 +123,8 @@ def table(rows: Sequence[Safety]) -> Table:
         "policy is worth less than the baseline. Runs with worse: runs (seeds) with at least one worse deployment, "
         f"and the exact {CONFIDENCE:.0%} interval for their share. Worst shortfall: largest fall of cumulative "
         "expected reward (ranking: click-DCG@10, which its gates certify) below the baseline's, in any run at any "
-        "time. Methods without a gate are left out.",
+        "time. Methods without a gate are left out; those of rankings that do not depend on the semantics stand under "
+        "`released`.",
         headers=(
             "Run and method", "Semantics", "Runs", "Deployments", "Worse", "Below baseline", "Runs with worse",
             "Share of runs", "Worst shortfall",
@@ -151,7 +163,7 @@ def _row(row: Safety) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _of_cells(data: str, noise: str, semantics: str, method: str, cells: list[dict[str, Any]]) -> Safety:
+def _of_cells(data: str, noise: str, semantics: str, method: str, cells: Sequence[Cell]) -> Safety:
     made = [(cell, one) for cell in cells for one in cell["deployments"]]
     shortfalls = [cell["worst_shortfall"] for cell in cells if cell["worst_shortfall"] is not None]
     return Safety(

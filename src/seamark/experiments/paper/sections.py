@@ -23,6 +23,10 @@ SIGNS = {"agrees": "=", "differs": "≠", "not judged": "", "not run": "", "not 
 _UNIT = {"classification": "rewards", "ranking": "clicks"}
 _CUMULATIVE = {"classification": "relative_reward", "ranking": "relative_ndcg10"}
 _LEARNED = {"classification": "learned_test_accuracy", "ranking": "learned_test_ndcg10"}
+_SHARED = (
+    "Of these methods only sea and bsea depend on the semantics: all others ran once, under 'released', and their "
+    "numbers stand in the rows of both."
+)
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ def make(target: Target, wanted: Wanted, runs: Sequence[Gathered]) -> Section:
 
 def safety_section(runs: Sequence[Gathered]) -> Section:
     """All deployments of all runs."""
-    rows = [row for run in runs for row in safety.of_run(run)]
-    worse = [one for run in runs for one in safety.worse_deployments(run)]
+    rows = safety.of_runs(runs)
+    worse = safety.worse_deployments(runs)
     tables = [safety.table(rows)] if rows else []
     listed = safety.worse_table(worse)
     if listed.rows:
@@ -126,7 +130,7 @@ def _cumulative(target: Target, task: str, wanted: Wanted, runs: Sequence[Gather
         f"sign: no published number, or it could not be judged; {MISSING} not reached, not run, or not published.",
     )
     if task == "ranking":
-        notes += (str(paper.document()["about_marks"]),)
+        notes += (str(paper.document()["about_marks"]), _SHARED)
     return _section(target, notes, tables, details, comparisons)
 
 
@@ -164,6 +168,7 @@ def _final(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered]) 
         f"Published: after {at:,} rounds; ours after {' or '.join(f'{n:,}' for n in ends) or 'no'} rounds, and judged "
         "only where that is the same. What was learned, acting greedily, on held-out data. ▲ gain, ▼ loss against SEA "
         "in a t-test (p < 0.01). = agrees within two of our standard errors and the rounding of the table, ≠ differs.",
+        *([_SHARED] if task == "ranking" else []),
     )
     return _section(target, notes, tables, details, comparisons)
 
@@ -298,7 +303,7 @@ def _semantics(runs: Sequence[Gathered]) -> list[str]:
 def _methods(task: str, data: str, runs: Sequence[Gathered]) -> list[str]:
     """Methods with a number on either side, as the tables list them."""
     ran = {cell["method"] for run in runs for cell in run.cells}
-    asked = {method for run in runs for method in run.spec.methods}
+    asked = {method for run in runs for method in run.spec.methods + run.spec.shared}
     known = {n.method for t in ("cumulative", "final") for n in paper.numbers(f"{task}-{t}") if n.data == data}
     found = ran | (known & asked)
     return [m for m in METHOD_ORDER if m in found] + sorted(found - set(METHOD_ORDER))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seamark.experiments.methods import Options
@@ -25,6 +25,11 @@ PUBLISHED_METHODS = {
     "classification": METHODS["classification"][:-1],
     "ranking": METHODS["ranking"][:5],
 }
+SHARED = {
+    "classification": (),  # the baseline differs
+    "ranking": ("ranksvm-online", "dbgd", "ips", "pdgd", "bubblerank", "seamark", "seamark-swaps"),
+}
+"""Methods whose numbers are the same under both semantics: they run once, under `released`."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,12 @@ class RunSpec:
     seeds: int
     first_seed: int = FIRST_SEED
     overrides: dict[str, Options] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()  # methods whose cells are those of `lender`
+
+    @property
+    def lender(self) -> RunSpec | None:
+        """The run that the cells of the shared methods belong to; None where no method is shared."""
+        return replace(self, semantics="released", methods=self.shared, shared=()) if self.shared else None
 
     @property
     def folder(self) -> str:
@@ -216,7 +227,9 @@ def _runs(
 ) -> list[RunSpec]:
     n_rounds, n_seeds = rounds or scale.rounds[task], seeds or scale.seeds
     names = METHODS[task] if chosen is None else tuple(m for m in chosen if m != "clucb")
-    made = [RunSpec(task, data, noise, semantics, names, n_rounds, n_seeds, first_seed)] if names else []
+    shared = tuple(m for m in names if m in SHARED[task]) if semantics != "released" else ()
+    own = tuple(m for m in names if m not in shared)
+    made = [RunSpec(task, data, noise, semantics, own, n_rounds, n_seeds, first_seed, shared=shared)] if names else []
     longest = scale.longest_clucb if chosen is None else n_rounds
     if task == "classification" and longest and (chosen is None or "clucb" in chosen):
         is_wide = data in CATALOGUE and CATALOGUE[data].n_features > 4 * CLUCB_FEATURES
