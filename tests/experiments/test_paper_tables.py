@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_cells import fake_cell
 
 from seamark.cli import main
 from seamark.cli.paper import told_command
+from seamark.experiments.paper import grids, safety, sections, targets
 from seamark.experiments.paper import published as paper
-from seamark.experiments.paper import safety, targets
 from seamark.experiments.paper.compare import Obtained, agreements, compare
+from seamark.experiments.paper.export import _summaries
 from seamark.experiments.paper.outputs import provenance
 from seamark.experiments.paper.results import Gathered, gather
-from seamark.experiments.paper.targets import RunSpec, wanted
+from seamark.experiments.paper.targets import RunSpec, Wanted, wanted
 from seamark.experiments.ranking_cell import run_ranking_cell
 from seamark.experiments.run import RunConfig, plan, read_cell
 from seamark.worlds.clicks import CLICK_MODELS
@@ -305,6 +307,70 @@ def test_rankers_that_ask_no_gate_of_the_paper_run_once_for_both_semantics(tmp_p
     assert (len(alone.cells), rest) == (4, [])
     assert [made["cells"] for made in provenance([one, other])] == [4, 2]
     assert [row.semantics for row in safety.of_runs([one, other])] == ["released", "paper"]
+
+
+def long_and_main(tmp_path: Path) -> tuple[Any, list[Gathered]]:
+    """A main run of 100 rounds and two seeds, an extra one of 200 rounds and one seed, in one folder."""
+    asked = wanted("all", scale="tiny", semantics="released", methods="sea,ips", rounds=100)
+    [main] = [r for r in asked.runs if r.task == "ranking" and r.noise == "perfect"]
+    longer = replace(main, rounds=200, seeds=1, is_extra=True)
+    return asked, gather([main, longer], tmp_path, jobs=1)
+
+
+def test_an_extra_run_fills_only_the_columns_beyond_the_main_one(tmp_path: Path) -> None:
+    """The final table, the figure and the summary of the method stay with the main run; safety is not added twice."""
+    asked, runs = long_and_main(tmp_path)
+    cumulative = sections.make(targets.TARGETS["ranking-cumulative"], asked, runs)
+    final = sections.make(targets.TARGETS["ranking-final"], asked, runs)
+    n_seeds = {(c.method, c.round): c.obtained.n_seeds for c in cumulative.comparisons if c.obtained}
+    found = _summaries(runs)["letor-synthetic-perfect-released"]["methods"]
+    rows = safety.of_runs(runs)
+
+    assert n_seeds["sea", 100] == 2
+    assert n_seeds["sea", 200] == 1
+    assert cumulative.tables[0].headers[-2:] == ("t = 100", "t = 200, 1 seed")
+    assert {c.obtained.n_seeds for c in final.comparisons if c.obtained} == {2}
+    assert "ours after 100 rounds" in final.notes[0]
+    assert grids.drawn(runs) == runs[:1]
+    assert grids.not_drawn(runs) == []
+    assert {key: one["rounds"] for key, one in found.items()} == {
+        "sea": 100, "ips": 100, "sea, 200 rounds": 200, "ips, 200 rounds": 200,
+    }  # fmt: skip
+    assert [(row.rounds, row.runs) for row in rows if row.method == "sea"] == [(100, 2), (200, 1)]
+    assert [row.runs for row in safety.totals(rows)] == [2]
+
+
+def test_the_extra_run_of_the_full_scale_belongs_to_its_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where the set is there and asked for, with no length of the user's own."""
+    monkeypatch.setattr(targets, "absent", lambda task, name: None)
+
+    def extras(*arguments: str, **more: Any) -> list[tuple[Any, ...]]:
+        runs = wanted(*arguments, scale="full", **more).runs
+        return [(r.folder, r.methods, r.rounds, r.seeds) for r in runs if r.is_extra]
+
+    five = ("ranksvm-online", "ips", "bsea", "sea", "seamark")
+    assert extras("all", data="paper,substitutes") == [("mq2007-perfect-released", five, 10**7, 3)]
+    assert extras("ranking-cumulative", data="mq2007", methods="sea,dbgd") == [
+        ("mq2007-perfect-released", ("sea",), 10**7, 3)
+    ]  # fmt: skip
+    assert extras("all", data="paper") == []
+    assert extras("all", data="mq2007", rounds=10**6) == []
+    assert extras("all", data="mq2007", semantics="paper") == []
+    assert extras("classification-final", data="usps,mq2007") == []
+
+
+def test_a_method_whose_runs_are_shorter_is_named_beneath_the_figure() -> None:
+    """CLUCB is in no picture of the longer runs, and the caption says so."""
+    spec = RunSpec("classification", "usps", "perfect", "released", ("sea",), 1000, 1)
+    long = Gathered(spec, [fake_cell("sea", 1, rounds=1000, data="usps", true_value_baseline=0.5)])
+    short = Gathered(
+        replace(spec, methods=("clucb",), rounds=100),
+        [fake_cell("clucb", 1, rounds=100, data="usps", true_value_baseline=0.5)],
+    )
+    asked = Wanted((), targets.SCALES["full"], {"classification": ("usps",)}, (), ())
+    drawn = sections.make(targets.TARGETS["classification-online"], asked, [long, short])
+
+    assert drawn.captions["classification-online-released"].endswith("since their runs are shorter: clucb.")
 
 
 @pytest.mark.parametrize("method", targets.SHARED["ranking"])

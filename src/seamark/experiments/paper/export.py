@@ -44,7 +44,7 @@ def export(made: Made, folder: Path) -> list[Path]:
 
 
 def _summaries(runs: list[Gathered]) -> dict[str, dict[str, Any]]:
-    """Per run folder the means and deviations at powers of ten, and safety; a second run of a folder is merged."""
+    """Per run folder the means and deviations at powers of ten, and safety, by method (extra runs: and rounds)."""
     found: dict[str, dict[str, Any]] = {}
     for run in runs:
         if not run.cells:
@@ -74,8 +74,9 @@ def _summaries(runs: list[Gathered]) -> dict[str, dict[str, Any]]:
             setting = {k: v for k, v in summary["setting"].items() if k != "rounds"} | {"semantics": [spec.semantics]}
             entry = found.setdefault(spec.folder, {"schema": 1, "setting": setting, "methods": {}})
             for name in methods:
-                if name in spec.methods and name not in entry["methods"]:
-                    entry["methods"][name] = _short(methods[name])
+                key = f"{name}, {spec.rounds} rounds" if spec.is_extra else name
+                if name in spec.methods and key not in entry["methods"]:
+                    entry["methods"][key] = _short(methods[name])
     return found
 
 

@@ -38,7 +38,7 @@ def online(
             for j, noise in enumerate(noises):
                 axes = panels[i, j]
                 matching = [run for run in runs if (run.spec.data, run.spec.noise) == (data, noise)]
-                cells = _longest([cell for run in matching for cell in run.cells if cell["method"] not in _LEFT_OUT])
+                cells = [cell for run in drawn(matching) for cell in run.cells if cell["method"] not in _LEFT_OUT]
                 if i == 0:
                     axes.set_title(_NOISE[task].format(noise).capitalize(), loc="left", fontsize=10)
                 if cells:
@@ -58,10 +58,21 @@ def online(
     return figure
 
 
-def _longest(cells: list[Any]) -> list[Any]:
-    """The cells of the longest run: those that belong to one picture."""
-    most = max((cell["rounds"] for cell in cells), default=0)
-    return [cell for cell in cells if cell["rounds"] == most]
+def drawn(runs: Sequence[Gathered]) -> list[Gathered]:
+    """The main runs of one set, noise and semantics: the longest that are not extra, which belong in one picture."""
+    main = [run for run in runs if not run.spec.is_extra and run.cells]
+    most = max((run.spec.rounds for run in main), default=0)
+    return [run for run in main if run.spec.rounds == most]
+
+
+def not_drawn(runs: Sequence[Gathered]) -> list[str]:
+    """Methods whose runs are shorter than the others of their set and noise."""
+    found = set()
+    for where in {(run.spec.data, run.spec.noise) for run in runs}:
+        same = [run for run in runs if (run.spec.data, run.spec.noise) == where and not run.spec.is_extra]
+        found |= {cell["method"] for run in same for cell in run.cells}
+        found -= {cell["method"] for run in drawn(same) for cell in run.cells}
+    return sorted(found)
 
 
 def _draw(axes: Axes, cells: list[Any], metric: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamark.experiments.paper.results import Gathered
+from seamark.experiments.paper.targets import RunSpec
 from seamark.experiments.summary import METHOD_ORDER, Cell, group_by_method
 from seamark.experiments.tables import MISSING, Table, format_number
 
@@ -26,12 +27,14 @@ class Safety:
     noise: str
     semantics: str
     method: str
+    rounds: int
     runs: int  # seeds
     deployments: int
     worse: int
     below_baseline: int
     runs_with_worse: int
     worst_shortfall: float | None
+    is_extra: bool = False  # repeats the rounds of a main run, and goes on
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -66,7 +69,7 @@ def of_run(run: Gathered) -> list[Safety]:
     for spec, cells in run.parts():
         for method, same in group_by_method(cells).items():
             if run.summary["methods"][method]["acts"] == "gated":
-                found.append(_of_cells(spec.data, spec.noise, spec.semantics, method, same))
+                found.append(_of_cells(spec, method, same))
     return found
 
 
@@ -96,9 +99,9 @@ def _worse(run: Gathered) -> list[dict[str, Any]]:
 
 
 def totals(rows: Sequence[Safety]) -> list[Safety]:
-    """The rows added up per task's method and semantics."""
+    """The rows added up per method and semantics, without extra runs: they would count their rounds twice."""
     groups: dict[tuple[str, str], list[Safety]] = {}
-    for row in rows:
+    for row in (row for row in rows if not row.is_extra):
         groups.setdefault((row.method, row.semantics), []).append(row)
     order = {name: i for i, name in enumerate(METHOD_ORDER)}
     added = []
@@ -106,7 +109,8 @@ def totals(rows: Sequence[Safety]) -> list[Safety]:
         shortfalls = [row.worst_shortfall for row in same if row.worst_shortfall is not None]
         added.append(
             Safety(
-                "all", "all", semantics, method, sum(r.runs for r in same), sum(r.deployments for r in same),
+                "all", "all", semantics, method, max(r.rounds for r in same), sum(r.runs for r in same),
+                sum(r.deployments for r in same),
                 sum(r.worse for r in same), sum(r.below_baseline for r in same),
                 sum(r.runs_with_worse for r in same), min(shortfalls, default=None),
             )
@@ -126,8 +130,8 @@ def table(rows: Sequence[Safety]) -> Table:
         "time. Methods without a gate are left out; those of rankings that do not depend on the semantics stand under "
         "`released`.",
         headers=(
-            "Run and method", "Semantics", "Runs", "Deployments", "Worse", "Below baseline", "Runs with worse",
-            "Share of runs", "Worst shortfall",
+            "Run and method", "Semantics", "Rounds", "Runs", "Deployments", "Worse", "Below baseline",
+            "Runs with worse", "Share of runs", "Worst shortfall",
         ),
         rows=tuple(map(_row, [*rows, *totals(rows)])),
     )  # fmt: skip
@@ -158,18 +162,19 @@ def _row(row: Safety) -> tuple[str, ...]:
     low, high = row.interval
     shortfall = MISSING if row.worst_shortfall is None else format_number(row.worst_shortfall, 2)
     return (
-        name, row.semantics, f"{row.runs:,}", f"{row.deployments:,}", f"{row.worse:,}", f"{row.below_baseline:,}",
+        name, row.semantics, f"{row.rounds:,}", f"{row.runs:,}", f"{row.deployments:,}", f"{row.worse:,}",
+        f"{row.below_baseline:,}",
         f"{row.runs_with_worse:,}", f"{low:.0%} to {high:.0%}", shortfall,
     )  # fmt: skip
 
 
-def _of_cells(data: str, noise: str, semantics: str, method: str, cells: Sequence[Cell]) -> Safety:
+def _of_cells(spec: RunSpec, method: str, cells: Sequence[Cell]) -> Safety:
     made = [(cell, one) for cell in cells for one in cell["deployments"]]
     shortfalls = [cell["worst_shortfall"] for cell in cells if cell["worst_shortfall"] is not None]
     return Safety(
-        data, noise, semantics, method, len(cells), len(made),
+        spec.data, spec.noise, spec.semantics, method, spec.rounds, len(cells), len(made),
         sum(int(cell["unsafe_deployments"]) for cell in cells),
         sum(one["true_value_after"] < cell["true_value_baseline"] for cell, one in made),
         sum(int(cell["unsafe_deployments"]) > 0 for cell in cells),
-        min(shortfalls, default=None),
+        min(shortfalls, default=None), spec.is_extra,
     )  # fmt: skip

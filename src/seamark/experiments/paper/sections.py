@@ -109,6 +109,7 @@ def _cumulative(target: Target, task: str, wanted: Wanted, runs: Sequence[Gather
             if not mine:
                 continue
             ats = _columns(target.name, data, mine)
+            labels = _column_labels(ats, mine)
             found: list[Comparison] = []
             for method in _methods(task, data, mine):
                 for sem in _semantics(mine):
@@ -119,9 +120,11 @@ def _cumulative(target: Target, task: str, wanted: Wanted, runs: Sequence[Gather
                         )
                         found.append(compare(target.name, task, data, noise, sem, method, at, got, paired=gap))
             found = _without_empty(found)
+            if not found:
+                continue
             comparisons += found
             title = f"{_title(data)}, {noise} {_UNIT[task]}"
-            tables.append(_compact(f"{target.name}-{data}-{noise}", title, found, [(at, f"t = {at:,}") for at in ats]))
+            tables.append(_compact(f"{target.name}-{data}-{noise}", title, found, labels))
             details.append(_detail(f"{target.name}-{data}-{noise}-detail", title, found))
     against = "the baseline" if task == "ranking" else "SEA"
     notes: tuple[str, ...] = (
@@ -143,7 +146,7 @@ def _final(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered]) 
         for method in _methods(task, data, mine):
             for sem in _semantics(mine):
                 for noise in paper.noises(task):
-                    same = [r for r in _of(mine, data, noise) if r.spec.semantics == sem]
+                    same = [r for r in _of(mine, data, noise) if r.spec.semantics == sem and not r.spec.is_extra]
                     last, got = 0, None
                     for run in same:
                         if (one := run.obtained(method, metric, run.spec.rounds)) is not None:
@@ -163,7 +166,7 @@ def _final(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered]) 
         compact = _compact(f"{target.name}-{data}", title, found, columns, decimals=3)
         tables.append(compact)
         details.append(_detail(f"{target.name}-{data}-detail", title, found, decimals=4))
-    ends = sorted({run.spec.rounds for run in runs if run.cells})
+    ends = sorted({run.spec.rounds for run in runs if run.cells and not run.spec.is_extra})
     notes = (
         f"Published: after {at:,} rounds; ours after {' or '.join(f'{n:,}' for n in ends) or 'no'} rounds, and judged "
         "only where that is the same. What was learned, acting greedily, on held-out data. ▲ gain, ▼ loss against SEA "
@@ -321,12 +324,23 @@ def _look(
 
 
 def _columns(table: str, data: str, runs: Sequence[Gathered]) -> list[int]:
-    """The published rounds; of a set that is not in the paper only those reached."""
+    """The published rounds; of a set that is not in the paper those reached; the ends of main and extra run."""
+    ends = [
+        max((run.spec.rounds for run in runs if run.cells and run.spec.is_extra == extra), default=0)
+        for extra in (False, True)
+    ]
     ats = paper.rounds(table)
-    longest = max((run.spec.rounds for run in runs), default=0)
     if data not in paper.CLASSIFICATION_SETS + paper.RANKING_SETS:
-        ats = [at for at in ats if at <= longest]
-    return sorted({*ats, longest}) if longest else ats
+        ats = [at for at in ats if at <= max(ends)]
+    return sorted({*ats, *filter(None, ends)})
+
+
+def _column_labels(ats: Sequence[int], runs: Sequence[Gathered]) -> list[tuple[int, str]]:
+    """A label per column; columns that only an extra run reaches say over how many seeds they are."""
+    main = max((run.spec.rounds for run in runs if not run.spec.is_extra), default=0)
+    seeds = max((run.spec.seeds for run in runs if run.spec.is_extra and run.cells), default=0)
+    plural = "" if seeds == 1 else "s"
+    return [(at, f"t = {at:,}" + (f", {seeds} seed{plural}" if seeds and at > main else "")) for at in ats]
 
 
 def _without_empty(found: list[Comparison]) -> list[Comparison]:
@@ -346,13 +360,15 @@ def _online(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered])
     captions: dict[str, str] = {}
     rows = []
     for sem in _semantics(runs):
-        same = [run for run in runs if run.spec.semantics == sem]
+        same = [run for run in runs if run.spec.semantics == sem and not run.spec.is_extra]
+        aside = grids.not_drawn(same)
         if sets and any(run.cells for run in same):
             name = f"{target.name}-{sem}"
             drawn[name] = grids.online(same, task, sets, paper.noises(task), why)
             captions[name] = (
                 f"Held-out performance of the policy that acts, semantics '{sem}'. Rows: data sets; columns: "
                 f"{_UNIT[task]}. Line: mean over seeds; band: one standard deviation; dashed: the baseline; SEA blue."
+                + (f" Not drawn, since their runs are shorter: {', '.join(aside)}." if aside else "")
             )
         rows += [row for run in same for row in _online_rows(run, task)]
     note = (

@@ -58,29 +58,6 @@ TARGETS = {
 }
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How long and how often."""
-
-    name: str
-    rounds: dict[str, int]  # by task
-    seeds: int
-    data: dict[str, tuple[str, ...]]
-    longest_clucb: int  # rounds; 0: not run
-
-
-SCALES = {
-    s.name: s
-    for s in (
-        Scale(
-            "tiny", {"classification": 2_000, "ranking": 2_000}, 2,
-            {"classification": ("digits",), "ranking": ("letor-synthetic",)}, 0,
-        ),
-        Scale("laptop", {"classification": 10**5, "ranking": 10**5}, 5, PAPER_SETS, 10**4),
-        Scale("full", {"classification": 10**6, "ranking": 10**6}, 15, PAPER_SETS, 10**5),
-    )
-}  # fmt: skip
-
 CLUCB_FEATURES = 256
 """Features that CLUCB's contexts are hashed to where the set has more: it takes a matrix per round."""
 
@@ -99,6 +76,8 @@ class RunSpec:
     first_seed: int = FIRST_SEED
     overrides: dict[str, Options] = field(default_factory=dict)
     shared: tuple[str, ...] = ()  # methods whose cells are those of `lender`
+    is_extra: bool = False
+    """Longer than the main run of its folder: only in the columns that the main run does not reach."""
 
     @property
     def lender(self) -> RunSpec | None:
@@ -133,6 +112,38 @@ class RunSpec:
             f"seamark run {task}--data {self.data} {noise} {self.noise} --semantics {self.semantics} --methods "
             f"{','.join(self.methods)} --rounds {self.rounds} --seeds {self.seeds}{seed}{sets} --out {self.folder}"
         )
+
+
+_LAST_COLUMN = RunSpec(
+    "ranking", "mq2007", "perfect", "released", ("ranksvm-online", "ips", "bsea", "sea", "seamark"), 10**7, 3,
+    is_extra=True,
+)  # fmt: skip
+"""The one run of the length of the ranking table's last column: 15 seeds of every set would take weeks."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How long and how often."""
+
+    name: str
+    rounds: dict[str, int]  # by task
+    seeds: int
+    data: dict[str, tuple[str, ...]]
+    longest_clucb: int  # rounds; 0: not run
+    extra: tuple[RunSpec, ...] = ()  # longer runs beside the main ones, of sets that are asked for
+
+
+SCALES = {
+    s.name: s
+    for s in (
+        Scale(
+            "tiny", {"classification": 2_000, "ranking": 2_000}, 2,
+            {"classification": ("digits",), "ranking": ("letor-synthetic",)}, 0,
+        ),
+        Scale("laptop", {"classification": 10**5, "ranking": 10**5}, 5, PAPER_SETS, 10**4),
+        Scale("full", {"classification": 10**6, "ranking": 10**6}, 15, PAPER_SETS, 10**5, (_LAST_COLUMN,)),
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -211,6 +222,8 @@ def wanted(
                 for sem in SEMANTICS if semantics == "both" else (semantics,):
                     for noise in noises(task):
                         runs += _runs(task, name, noise, sem, size, chosen, rounds, seeds, first_seed)
+    if rounds is None:  # no length of the user's own
+        runs += _extras(size, [t.task for t in targets], present, semantics, chosen, seeds, first_seed)
     return Wanted(targets, size, present, tuple(missing), tuple(runs))
 
 
@@ -239,6 +252,25 @@ def _runs(
                 task, data, noise, semantics, ("clucb",), min(n_rounds, longest), n_seeds, first_seed, overrides
             )
         )  # fmt: skip
+    return made
+
+
+def _extras(
+    scale: Scale,
+    tasks: Sequence[str | None],
+    present: dict[str, tuple[str, ...]],
+    semantics: str,
+    chosen: tuple[str, ...] | None,
+    seeds: int | None,
+    first_seed: int,
+) -> list[RunSpec]:
+    """The scale's extra runs, as far as their task, set, semantics and methods are asked for."""
+    made = []
+    for one in scale.extra:
+        names = one.methods if chosen is None else tuple(m for m in one.methods if m in chosen)
+        is_asked = one.task in tasks and one.data in present.get(one.task, ()) and semantics in (one.semantics, "both")
+        if names and is_asked:
+            made.append(replace(one, methods=names, seeds=min(one.seeds, seeds or one.seeds), first_seed=first_seed))
     return made
 
 
