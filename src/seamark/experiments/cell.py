@@ -180,6 +180,7 @@ class OnlineAgent:
 
     @property
     def deployed(self) -> Policy:
+        """What would act in the next round; a learner whose candidate is that very policy has no `acting_policy`."""
         acting: Policy = getattr(self.learner, "acting_policy", self.learner.candidate)()
         return acting
 

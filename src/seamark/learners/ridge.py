@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from seamark.learners.base import Acted, Answers, Draws, acted
 from seamark.policies import ActingForm, LinearPolicy, Policy
-from seamark.policies.optimistic import ConservativePolicy, OptimisticPolicy, refuse_sparse
+from seamark.policies.optimistic import ConservativePolicy, OptimisticPolicy, PosteriorPolicy, refuse_sparse
 from seamark.rounds import Features, FloatArray, IntArray, Rounds, as_features, n_contexts, n_features
 
 _LEG = 65_536  # rounds whose normals Thompson sampling holds at a time
@@ -262,6 +262,10 @@ class Thompson(_RidgeLearner):
             for column, values in zip(out, played):
                 column[leg] = values
         return out
+
+    def acting_policy(self) -> PosteriorPolicy:
+        """What would act in the next round, before its scores are drawn, as a policy that stands still (a copy)."""
+        return PosteriorPolicy(self.weights.copy(), self.inverses, self.alpha, self.floor).frozen()
 
 
 class CLUCB(_RidgeLearner):
