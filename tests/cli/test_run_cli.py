@@ -232,6 +232,24 @@ def test_a_failed_cell_ends_with_one(seamark: Any, tmp_path: Path, monkeypatch: 
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 1
 
 
+def test_a_diverged_learner_fails_its_own_cell_only(seamark: Any, tmp_path: Path) -> None:
+    """Exit code 1 and one line that names the option; the other methods are written. Caught: keep() outside the try."""
+    ended = seamark(
+        "run", "--data", "train.txt:test.txt", *QUICK[:4], "--floor", "0.3", "--jobs", "1", "-q", "--out", "out",
+        "--methods", "epsilon-greedy,ips,sea", "--set", "epsilon-greedy.lr=1e200", "--set", "sea.lr=1e308",
+    )  # fmt: skip
+
+    assert ended.code == 1
+    lines = ended.err.splitlines()
+    assert len(lines) == 2
+    for line, method, lr in zip(lines, ("epsilon-greedy", "sea"), ("1e+200", "1e+308")):
+        assert line.startswith(
+            f"seamark: {method}, seed 4200 failed: FloatingPointError: weights are not finite after t="
+        )
+        assert line.endswith(f"; lower --set {method}.lr ({lr} here).")
+    assert len(list((tmp_path / "out" / "cells").iterdir())) == 1
+
+
 def test_an_interruption_ends_with_one_and_says_how_to_go_on(
     seamark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,25 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path, monkeyp
     assert (len(again.cells), again.failed) == (6, [])
 
 
+def test_a_result_that_cannot_be_written_fails_its_own_cell_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN is no JSON: recorded like any other failure. Caught: keep() outside the try."""
+    task = run.TASKS["classification"]
+    whole = task.run
+
+    def spoilt(cell: CellConfig, *rest: Any) -> dict[str, Any]:
+        return whole(cell, *rest) | ({"worst_shortfall": float("nan")} if cell.method == "sea" else {})
+
+    monkeypatch.setattr(task, "run", spoilt)
+
+    outcome = execute(planned(), tmp_path, jobs=1)
+
+    assert {c["method"] for c in outcome.cells} == {"bsea", "boltzmann"}
+    assert {f["method"] for f in outcome.failed} == {"sea"}
+    assert "JSON" in outcome.failed[0]["error"]
+
+
 def test_a_run_where_every_cell_fails_still_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs are written without any cell."""
 

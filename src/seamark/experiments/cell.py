@@ -194,6 +194,7 @@ def greedy(policy: Policy) -> Policy:
     return LinearPolicy(policy.weights, ActingForm.greedy()) if isinstance(policy, LinearPolicy) else policy
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a learner that diverges is told by `_require_finite`
 def run_cell(
     config: CellConfig,
     world: SupervisedWorld,
@@ -202,7 +203,10 @@ def run_cell(
     progress: Callable[[int], None] = lambda done: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Runs the cell and returns its result as plain values."""
+    """Runs the cell and returns its result as plain values.
+
+    Raises `FloatingPointError` at the first evaluation that finds the learner diverged.
+    """
     from seamark.kernels.linear import act_from_table
 
     start = time.perf_counter()
@@ -262,6 +266,7 @@ def run_cell(
                     }
                 )  # fmt: skip
         if t in curves.points:
+            _require_finite(agent.learned, gain, t, config)
             curves.evaluate(t, agent, seen, cumulative, base_cumulative, gain)
         progress(t)
     total = time.perf_counter() - start
@@ -289,6 +294,14 @@ def run_cell(
         "rounds_per_second": config.rounds / max(learning + checking, 1e-9),
         **_learner_notes(learner),
     }  # fmt: skip
+
+
+def _require_finite(learned: Policy, gain: float, t: int, config: CellConfig) -> None:
+    """Refuses to go on with a learner that diverged; `gain` stays NaN once an acting policy's probabilities were."""
+    if not (isinstance(learned, LinearPolicy) and not np.isfinite(learned.weights).all()) and math.isfinite(gain):
+        return
+    remedy = f"; lower --set {config.method}.lr ({config.options['lr']:g} here)" if "lr" in config.options else ""
+    raise FloatingPointError(f"weights are not finite after t={t}{remedy}.")
 
 
 def _learner_notes(learner: Any) -> dict[str, Any]:

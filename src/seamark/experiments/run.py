@@ -164,7 +164,7 @@ def execute(
                 for future in done:
                     cell = running.pop(future)
                     try:
-                        result = future.result()
+                        keep(cell, future.result())
                     except Stopped:
                         continue
                     except Exception as error:
@@ -172,8 +172,6 @@ def execute(
                         line = f"{type(error).__name__}: {' '.join(str(error).split())}"
                         failed.append({"id": cell.id, "method": cell.method, "seed": cell.seed, "error": line})
                         watcher.failed(cell, line)
-                        continue
-                    keep(cell, result)
         except KeyboardInterrupt:
             interrupted = True
             stop.set()
