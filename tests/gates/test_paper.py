@@ -342,3 +342,27 @@ def test_the_gate_uses_exact_propensities() -> None:
     assert exact.moments(candidate).mean == pytest.approx(h[0] * 0.5 + (1 - h[0]) * 0.9)
     assert capped.moments(candidate).mean == pytest.approx((h[0] * 0.5 + (1 - h[0]) * 0.9) / 2)
     assert maurer_pontil_radius(exact.moments(candidate), upper=k, delta=0.05) > 7 * k * LOG_TERM / (3 * (k - 1))
+
+
+def test_the_paper_gate_refuses_a_round_below_its_lowest_propensity() -> None:
+    """Five rounds at 1e-6 under p_min = 0.1 / 2 would promote: b is 20, the scores are a million. Names the round."""
+    baseline = LinearPolicy(np.zeros((2, 1)), ActingForm.epsilon_greedy(0.1))
+    gate = started(PaperGate(2), baseline)
+    gate.observe(rounds([0, 1], [1.0, 0.0], [0.05, 0.05 * (1 - 1e-12)]), baseline)
+    wrong = Rounds.of(POOL, [1] * 3, [1.0] * 3, [0.5, 1e-6, 0.5], n_actions=2, context_ids=[0] * 3, first=2)
+
+    with pytest.raises(GateRefusal, match=r"propensity of round 3 is 1e-06, less than 0\.05, .* Log the probability"):
+        gate.observe(wrong, baseline)
+
+    started(PaperGate(2, semantics="released"), baseline).observe(wrong, baseline)
+
+
+@pytest.mark.parametrize("cap", [5, -0.1, math.nan])
+def test_the_paper_gate_refuses_what_cannot_be(cap: float) -> None:
+    """A cap beyond a probability; another number of actions than the baseline's; none at all."""
+    with pytest.raises(ValueError, match=r"cap: .*; must be in \[0, 1\]"):
+        PaperGate(2, cap=cap)
+    with pytest.raises(ValueError, match="n_actions: 0; must be at least 1"):
+        PaperGate(0)
+    with pytest.raises(ValueError, match="deployed: 3 actions; must have 7"):
+        started(PaperGate(7), UniformPolicy(3))

@@ -15,6 +15,7 @@ from seamark.policies import Policy
 from seamark.rounds import Rounds
 
 Semantics = Literal["paper", "released"]
+_ROUNDING = 1e-9  # relative: a propensity is computed, p_min is written down
 _COLUMNS = ("at", "new_mean", "new_lower", "new_upper", "deployed_mean", "deployed_lower", "deployed_upper", "verdict")
 
 
@@ -22,7 +23,8 @@ class PaperGate:
     """LCB(new) against UCB(deployed) with Maurer-Pontil bounds on the W tables.
 
     semantics:
-      "paper"     b = r_max / p_min, known beforehand (refuses where no floor gives p_min); exact propensities; >=.
+      "paper"     b = r_max / p_min, known beforehand (refuses where no floor gives p_min, and a round whose propensity
+                  is below it); exact propensities; >=.
       "released"  what made the published tables: propensities raised to `cap`, b = the largest accumulated cell
                   (not a valid range), strict >. `delta=1` is the released BSEA.
     """
@@ -41,7 +43,11 @@ class PaperGate:
             raise ValueError(f"delta: {delta}; must be in (0, 1].")
         if semantics not in ("paper", "released"):
             raise ValueError(f"semantics: {semantics!r}; must be 'paper' or 'released'.")
-        self.delta, self.semantics = delta, semantics
+        if n_actions < 1:
+            raise ValueError(f"n_actions: {n_actions}; must be at least 1.")
+        if not 0 <= cap <= 1:
+            raise ValueError(f"cap: {cap}; must be in [0, 1]: propensities below it are raised to it.")
+        self.n_actions, self.delta, self.semantics = n_actions, delta, semantics
         self.cap = cap if semantics == "released" else 0.0
         self.sums = sums or ActionSums(n_actions, cap=self.cap, log_limit=log_limit)
         self._p_min = math.inf
@@ -54,6 +60,8 @@ class PaperGate:
         return "paper" if self.semantics == "paper" else "released"
 
     def reign(self, deployed: Policy, at: int, version: int) -> None:
+        if deployed.n_actions != self.n_actions:
+            raise ValueError(f"deployed: {deployed.n_actions} actions; must have {self.n_actions}, as the gate.")
         if self.semantics == "paper":
             if deployed.min_probability <= 0:
                 raise GateRefusal(
@@ -70,6 +78,15 @@ class PaperGate:
         return deployed
 
     def observe(self, rounds: Rounds, deployed: Policy) -> None:
+        if self.semantics == "paper":
+            low = rounds.propensities < self._p_min * (1 - _ROUNDING)
+            if low.any():
+                row = int(low.argmax())
+                raise GateRefusal(
+                    f"paper gate: the propensity of round {rounds.first + row} is {rounds.propensities[row]:.3g}, less "
+                    f"than {self._p_min:.3g}, the lowest that the deployed policy's floor allows, so b = r_max / p_min "
+                    "does not hold. Log the probability used to draw the action, or declare the floor that acted."
+                )
         self.sums.add(rounds, deployed)
 
     def wants(self, at: int) -> bool:
