@@ -188,11 +188,27 @@ class _Part(NamedTuple):
     sha256: str  # of the file
 
 
-def _load_named(what: RankingSet, fold: str, where: Path | None, normalise: bool | None) -> RankingData:
+def files(spec: str, *, where: Path | None = None) -> dict[str, Path]:
+    """The files of a named set by part, unread; none where train or test is not found."""
+    name, _, fold = spec.partition(":")
+    what = RANKING_CATALOGUE[name]
+    number = _fold_number(what, fold)
+    try:
+        return _locate(what, number, bool(fold), search_folders(where))[1]
+    except DataError:  # all that is raised there: not found
+        return {}
+
+
+def _fold_number(what: RankingSet, fold: str) -> int:
     number = int(fold.removeprefix("fold")) if fold else 1
     if fold and not 1 <= number <= what.n_folds:
         have = f"has folds 1..{what.n_folds}" if what.n_folds else "has no folds"
         raise DataError(f"{what.name}:{fold}: {what.name} {have}.")
+    return number
+
+
+def _load_named(what: RankingSet, fold: str, where: Path | None, normalise: bool | None) -> RankingData:
+    number = _fold_number(what, fold)
     layout, paths = _locate(what, number, bool(fold), search_folders(where))
     is_normalised = what.normalise if normalise is None else normalise
     parts = {side: _read(path, is_normalised) for side, path in paths.items()}
