@@ -257,6 +257,20 @@ def test_missing_sets_are_listed_with_what_to_do(no_data: Path) -> None:
     assert str(no_data) not in " ".join(told.values())
 
 
+def test_whether_a_ranking_set_is_there_is_seen_without_reading_it(
+    no_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of a name and place that fit are enough; what is in them is found out when they are used."""
+    fold = no_data / "MQ2007" / "Fold1"
+    fold.mkdir(parents=True)
+    for name in ("train.txt", "test.txt"):
+        (fold / name).write_text("not LETOR\n", "utf-8")
+    monkeypatch.setenv("SEAMARK_DATA", str(no_data))
+
+    assert targets.absent("ranking", "mq2007") is None
+    assert targets.absent("ranking", "mq2007:fold2") is not None
+
+
 def test_substitutes_run_only_when_asked_for_and_under_their_own_names(no_data: Path) -> None:
     """Asking for the paper's sets never brings another one in."""
     assert {one.what for one in wanted("all", data="paper").missing}.isdisjoint({"reuters-r52", "mq2007"})
@@ -356,7 +370,7 @@ def test_the_extra_run_of_the_full_scale_belongs_to_its_set(monkeypatch: pytest.
     assert extras("all", data="paper") == []
     assert extras("all", data="mq2007", rounds=10**6) == []
     assert extras("all", data="mq2007", semantics="paper") == []
-    assert extras("classification-final", data="usps,mq2007") == []
+    assert extras("classification-final", data="substitutes") == []
 
 
 def test_a_method_whose_runs_are_shorter_is_named_beneath_the_figure() -> None:
@@ -398,6 +412,15 @@ def test_a_shared_ranking_method_has_the_same_numbers_under_both_semantics(metho
         ({"data": "usp"}, "Did you mean usps"),
         ({"semantics": "none"}, "released, paper or both"),
         ({"seeds": 0}, "at least 1"),
+        ({"data": ""}, "data: '' names no set"),
+        ({"methods": " ,"}, "names none"),
+        ({"methods": "sea,bsae"}, "Did you mean bsea"),
+        ({"target": "ranking-final", "methods": "linucb"}, "ranking has .*ranksvm-online"),
+        ({"target": "ranking-final", "data": "usps"}, "usps is a classification set, and ranking-final uses ranking"),
+        ({"target": "click-noise", "data": "usps"}, "takes no data"),
+        ({"target": "click-noise", "methods": "zzz"}, "not one of them"),
+        ({"target": "relevance", "methods": "sea"}, "takes no runs"),
+        ({"target": "datasets", "rounds": 10}, "takes no runs"),
     ],
 )
 def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: dict[str, Any], says: str) -> None:
@@ -414,6 +437,14 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code in (0, None)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["seamark", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err
 
 
 def test_the_whole_paper_at_a_tiny_scale(
@@ -438,7 +469,9 @@ def test_the_whole_paper_at_a_tiny_scale(
     assert made["agreement"] == []
     assert made["substitutes"] == ["digits", "letor-synthetic"]
     assert made["runs"][0]["cells"] == 6
-    assert any("ranksvm-online" in line for line in made["missing"])  # not a method of classification: said
+    assert made["missing"] == []  # ranksvm-online is for rankings
+    assert "Of the sets asked for, none is missing" in (folder / "datasets.md").read_text("utf-8")
+    assert "USPS: not found" in (folder / "datasets.md").read_text("utf-8")
     assert len(made["runs"][0]["data_sha256"]) == 64
     assert all(title in page for title in ("Data sets", "Click noise", "Safety", "under their own names"))
     assert page.count("<svg") == 2
@@ -448,7 +481,12 @@ def test_the_whole_paper_at_a_tiny_scale(
     assert {"provenance.json", "summaries/digits-perfect-released.json", "tables/datasets.md"} <= exported
     assert not any(str(no_data) in path.read_text("utf-8") for path in (no_data / "docs").rglob("*.json"))
 
-    call(monkeypatch, *tiny, "--semantics", "released", "--out", "res", "-q", "--no-run")
+    part = ("paper", "classification-final", "--scale", "tiny", "--rounds", "300", "--methods", "sea")
+    told = refused(monkeypatch, capsys, *part, "--out", "res", "--no-run", "-q", "--export", "docs")
+    assert "export: docs holds more than this command has: classification-cumulative" in told
+    assert "6 cells of digits-perfect-released at 300 rounds (2 now)" in told
+
+    call(monkeypatch, *tiny, "--semantics", "released", "--out", "res", "-q", "--no-run", "--export", "docs")
     assert [path.stat().st_mtime_ns for path in cells] == before
     assert read_cell(cells[0]) is not None
     capsys.readouterr()
@@ -463,7 +501,8 @@ def test_no_run_reads_what_is_there_and_lists_what_is_not(
     )  # fmt: skip
     told = capsys.readouterr().out
 
-    assert "digits-perfect-released: cells not there (of 2 each): sea 2; run without --no-run." in told
+    assert "digits-perfect-released, sea; digits-near-random-released, sea; digits-perfect-paper, sea; " in told
+    assert "digits-near-random-paper, sea: cells not there; run without --no-run." in told
     assert not list((no_data / "x").glob("*/cells/*"))
 
 

@@ -52,6 +52,7 @@ def paper(
     """How far do the published results hold? One command per table and figure, number beside number."""
     from seamark.cli.run import progress_bars
     from seamark.experiments.paper import outputs, targets
+    from seamark.experiments.paper.export import check
     from seamark.experiments.paper.export import export as write_export
     from seamark.experiments.paper.results import Interrupted, gather
 
@@ -60,6 +61,8 @@ def paper(
         first_seed=first_seed,
     )  # fmt: skip
     folder = out or Path("seamark-out") / scale
+    if export is not None:
+        check(wanted, export)
     for one in wanted.missing:
         _say(f"missing: {one}")
     try:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from seamark.experiments import figures
 from seamark.experiments.paper.outputs import Made, provenance, to_json, to_text, versions
 from seamark.experiments.paper.results import Gathered
+from seamark.experiments.paper.targets import Wanted
 from seamark.experiments.run import write_json
 from seamark.worlds import datasets
 from seamark.worlds.catalogue import CATALOGUE
 
+_Run = tuple[str, int]  # folder and rounds
 _POWERS = tuple(10**k for k in range(9))
 _DIGITS = 6  # significant ones in a committed file
 
@@ -19,8 +23,12 @@ _DIGITS = 6  # significant ones in a committed file
 def export(made: Made, folder: Path) -> list[Path]:
     """Writes summaries/, tables/, figures/ and provenance.json into `folder`; nothing in them names a machine's path.
 
-    Files of earlier exports that this one does not write are left alone.
+    Refuses to take the place of an export that holds more.
     """
+    has = Counter[_Run]()
+    for run in provenance(made.runs):
+        has[run["run"], run["rounds"]] += run["cells"]
+    _refuse_to_lose(folder, [t.name for t in made.wanted.targets], has)
     for name in ("summaries", "tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     written = []
@@ -41,6 +49,38 @@ def export(made: Made, folder: Path) -> list[Path]:
     path = folder / "provenance.json"
     write_json(path, _provenance(made))
     return [*written, path]
+
+
+def check(wanted: Wanted, folder: Path) -> None:
+    """Refuses, before anything is run, what could not be exported into `folder` whatever the results."""
+    could = Counter[_Run]()
+    for spec in wanted.runs:
+        for one in filter(None, (spec, spec.lender)):
+            could[one.folder, one.rounds] += len(one.methods) * one.seeds
+    _refuse_to_lose(folder, [t.name for t in wanted.targets], could)
+
+
+def _refuse_to_lose(folder: Path, targets: list[str], cells: Counter[_Run]) -> None:
+    """An export is written as a whole; one of fewer tables or cells than are there would leave half of it stale."""
+    path = folder / "provenance.json"
+    if not path.exists():
+        return
+    there = json.loads(path.read_text("utf-8"))
+    before = Counter[_Run]()
+    for run in there["runs"]:
+        before[run["run"], run["rounds"]] += run["cells"]
+    lost = sorted(set(there.get("targets", targets)) - set(targets))
+    lost += [
+        f"{before[key]} cells of {key[0]} at {key[1]:,} rounds ({cells[key]} now)"
+        for key in before
+        if cells[key] < before[key]
+    ]
+    if lost:
+        raise ValueError(
+            f"export: {folder} holds more than this command has: {'; '.join(lost)}. Ask for everything at once, such "
+            "as `seamark paper all --data paper,substitutes --no-run` (cells that are there are not run again), give "
+            "another folder, or delete it."
+        )
 
 
 def _summaries(runs: list[Gathered]) -> dict[str, dict[str, Any]]:
@@ -90,6 +130,7 @@ def _provenance(made: Made) -> dict[str, Any]:
     return {
         "schema": 1,
         "command": made.command,
+        "targets": [t.name for t in made.wanted.targets],
         "versions": versions(),
         "data": {name: _files(name) for names in made.wanted.data.values() for name in names if name in CATALOGUE},
         "runs": runs,

@@ -19,7 +19,7 @@ from seamark.experiments.paper import safety, sections
 from seamark.experiments.paper.compare import agreements
 from seamark.experiments.paper.results import Gathered
 from seamark.experiments.paper.sections import Section
-from seamark.experiments.paper.targets import Missing, RunSpec, Wanted
+from seamark.experiments.paper.targets import Missing, RunSpec, Wanted, brief
 from seamark.experiments.run import write_json
 from seamark.experiments.tables import to_html, to_markdown
 
@@ -29,6 +29,7 @@ SOURCE = (
 )
 
 
+_COMPLETE = "Of the sets asked for, none is missing, and every cell is there."
 _WIDE = "main { max-width: 86rem; }\n.plot { max-width: 62rem; }\n"
 
 
@@ -54,7 +55,7 @@ class Made:
 def make(wanted: Wanted, runs: list[Gathered], command: str) -> Made:
     """Sections, overview, safety and what is missing."""
     made = [sections.make(target, wanted, runs) for target in wanted.targets]
-    missing = [*wanted.missing, *dict.fromkeys(one for run in runs for one in run.missing())]
+    missing = brief([*wanted.missing, *dict.fromkeys(one for run in runs for one in run.missing())])
     every = [one for section in made for one in section.comparisons]
     return Made(
         wanted, runs, sections.overview(every), made, sections.safety_section(runs), missing, command
@@ -87,7 +88,7 @@ def to_text(made: Made, section: Section) -> str:
         lines += [f"![{section.captions[name]}]({name}.png)", "", section.captions[name], ""]
     if _has_runs(section):
         overview = sections.overview(section.comparisons)
-        for table in (*overview.tables, *made.safety.tables):
+        for table in (*overview.tables, *sections.safety_section(_runs(made, section)).tables):
             lines += [to_markdown(table)]
     if section.details and any(table.rows for table in section.details):
         lines += ["## Number by number", ""]
@@ -96,7 +97,7 @@ def to_text(made: Made, section: Section) -> str:
         lines += [f"- **{key}**: {text}" for key, text in _used(section).items()]
         lines += [""]
     lines += ["## Missing", ""]
-    lines += [f"- {one}" for one in _missing(made, section)] or ["Nothing: every set is present, every cell is there."]
+    lines += [f"- {one}" for one in _missing(made, section)] or [_COMPLETE]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -143,7 +144,7 @@ def to_page(made: Made) -> str:
     if used:
         parts.append(page.section("Known reasons", page.bullets(f"{key}: {text}" for key, text in used.items())))
     notes = _substitutes_note(made)
-    lacking = page.bullets(map(str, made.missing)) if made.missing else "<p>Nothing: every set and cell is there.</p>"
+    lacking = page.bullets(map(str, made.missing)) if made.missing else f"<p>{_COMPLETE}</p>"
     parts.append(page.section("Missing", "".join(f"<p>{html.escape(n)}</p>" for n in notes if n) + lacking))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -223,12 +224,9 @@ def _missing(made: Made, section: Section) -> list[Missing]:
     """What is missing for this section alone."""
     target = next(t for t in made.wanted.targets if t.name == section.name)
     if target.task is None:
-        return list(made.wanted.missing) if section.name != "click-noise" else []
-    others = {name for task, names in paper.PAPER_SETS.items() if task != target.task for name in names}
-    folders = {run.spec.folder for run in made.runs if run.spec.task != target.task}
-    return [
-        one for one in made.missing if one.what not in others and one.what.partition(",")[0] not in folders
-    ]  # fmt: skip
+        shown = {"datasets": ("classification", "ranking"), "relevance": ("ranking",)}.get(section.name, ())
+        return [one for one in made.wanted.missing if one.task in shown]
+    return [one for one in made.missing if one.task == target.task]
 
 
 def _used(section: Section) -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from seamark.experiments import run as runs
 from seamark.experiments.paper.compare import Obtained
-from seamark.experiments.paper.targets import METHODS, Missing, RunSpec
+from seamark.experiments.paper.targets import Missing, RunSpec
 from seamark.experiments.summary import Summary, series, summarise
 from seamark.worlds import datasets, letor
 
@@ -30,7 +30,6 @@ class Gathered:
     skipped: list[dict[str, str]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
     lacking: dict[str, int] = field(default_factory=dict)  # cells per method that are not there
-    unknown: tuple[str, ...] = ()  # methods that this version does not have
     notes: tuple[str, ...] = ()
     sha256: str = ""
     lent: Gathered | None = None
@@ -82,20 +81,21 @@ class Gathered:
 
     def missing(self) -> list[Missing]:
         """Everything that this run lacks, with the reason."""
-        name = self.spec.folder
-        out = [Missing(f"{name}, {one['method']}", one["reason"]) for one in self.skipped]
+        name, task = self.spec.folder, self.spec.task
+        if self.spec.is_extra:
+            name += f", {self.spec.rounds:,} rounds"
+        out = [Missing(f"{name}, {one['method']}", one["reason"], "", task) for one in self.skipped]
         out += [
-            Missing(f"{name}, {one['method']}, seed {one['seed']}", f"failed: {one['error']}") for one in self.failed
-        ]
-        out += [
-            Missing(f"{name}, {method}", "no method of this task in this version of seamark.")
-            for method in self.unknown
+            Missing(f"{name}, {one['method']}, seed {one['seed']}", f"failed: {one['error']}", "", task)
+            for one in self.failed
         ]
         if self.lacking:
-            counts = ", ".join(f"{method} {n}" for method, n in self.lacking.items())
-            out.append(
-                Missing(name, f"cells not there (of {self.spec.seeds} each): {counts};", "run without --no-run.")
-            )
+            counts = [m if n == self.spec.seeds else f"{m} {n} of {self.spec.seeds}" for m, n in self.lacking.items()]
+            remedy = "run without --no-run."
+            if not self.cells and len(counts) > 1:
+                out.append(Missing(name, "no cell is there;", remedy, task))
+            else:
+                out.append(Missing(f"{name}, {', '.join(counts)}", "cells not there;", remedy, task))
         return out + (self.lent.missing() if self.lent else [])
 
 
@@ -129,11 +129,9 @@ def gather(
 
 
 def _gather(spec: RunSpec, out: Path, data: Any, *, jobs: int, is_run: bool, watcher: runs.Watcher | None) -> Gathered:
-    names, unknown = _known(spec) if spec.methods else ((), ())
-    if not names:
-        return Gathered(spec, [], unknown=unknown)
-    config = runs.RunConfig(**{**spec.settings(), "methods": ",".join(names)})
-    plan = runs.plan(config, _world(spec, data))
+    if not spec.methods:  # all are shared
+        return Gathered(spec, [])
+    plan = runs.plan(runs.RunConfig(**spec.settings()), _world(spec, data))
     folder = out / spec.folder
     if is_run:
         outcome = runs.execute(plan, folder, jobs=jobs, watcher=watcher)
@@ -149,25 +147,7 @@ def _gather(spec: RunSpec, out: Path, data: Any, *, jobs: int, is_run: bool, wat
         if cell.id not in done:
             lacking[cell.method] = lacking.get(cell.method, 0) + 1
     slim = [{k: v for k, v in cell.items() if k != "check_records"} for cell in cells]
-    return Gathered(
-        spec, slim, list(plan.skipped), failed, lacking, unknown, tuple(plan.world.notes), plan.world.sha256
-    )
-
-
-def _known(spec: RunSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The methods of a run that this version has, and the others."""
-    names, unknown = [], []
-    for name in spec.methods:
-        try:
-            runs.RunConfig(**{**spec.settings(), "methods": name, "overrides": {}})
-        except ValueError:
-            unknown.append(name)
-        else:
-            names.append(name)
-    others = {method for known in METHODS.values() for method in known} - set(METHODS[spec.task])
-    if not names and not others & set(unknown):  # nothing fits: the complaint itself says why
-        runs.RunConfig(**{**spec.settings(), "overrides": {}})
-    return tuple(names), tuple(unknown)
+    return Gathered(spec, slim, list(plan.skipped), failed, lacking, tuple(plan.world.notes), plan.world.sha256)
 
 
 def _load(spec: RunSpec) -> Any:

@@ -12,7 +12,7 @@ from seamark.experiments.paper import grids, safety
 from seamark.experiments.paper import published as paper
 from seamark.experiments.paper.compare import Agreement, Comparison, Obtained, agreements, compare
 from seamark.experiments.paper.results import Gathered
-from seamark.experiments.paper.targets import PUBLISHED_METHODS, SEMANTICS, Target, Wanted, is_substitute
+from seamark.experiments.paper.targets import PUBLISHED_METHODS, SEMANTICS, Target, Wanted, absent, is_substitute
 from seamark.experiments.summary import METHOD_ORDER, series
 from seamark.experiments.tables import MISSING, Table, format_number
 
@@ -23,6 +23,7 @@ SIGNS = {"agrees": "=", "differs": "≠", "not judged": "", "not run": "", "not 
 _UNIT = {"classification": "rewards", "ranking": "clicks"}
 _CUMULATIVE = {"classification": "relative_reward", "ranking": "relative_ndcg10"}
 _LEARNED = {"classification": "learned_test_accuracy", "ranking": "learned_test_ndcg10"}
+_EMPTY = "Nothing of this task was asked for, or nothing of it is there; see what is missing below."
 _SHARED = (
     "Of these methods only sea and bsea depend on the semantics: all others ran once, under 'released', and their "
     "numbers stand in the rows of both."
@@ -184,7 +185,7 @@ def _section(
     target: Target, notes: tuple[str, ...], tables: list[Table], details: list[Table], found: list[Comparison]
 ) -> Section:
     if not tables:
-        notes = ("No set of this task is present; see what is missing below.",)
+        notes = (_EMPTY,)
     return Section(target.name, target.title, notes, tuple(tables), tuple(details), tuple(found))
 
 
@@ -378,7 +379,7 @@ def _online(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered])
     )
     headers = ("Run and method", "Semantics", "Published baseline", "Baseline", "At the end", "Lowest, mean", "Lowest")
     tables = (Table(target.name, "The curves in numbers", note, headers, tuple(rows)),) if rows else ()
-    notes = () if rows else ("No set of this task is present; see what is missing below.",)
+    notes = () if rows else (_EMPTY,)
     return Section(target.name, target.title, notes, tables, figures=drawn, captions=captions)
 
 
@@ -429,7 +430,9 @@ def _datasets(target: Target, wanted: Wanted) -> Section:
             if printed:
                 lists[task].append((f"{paper.TITLES[data]}: published", *(f"{printed[k]:,}" for k in keys)))
             if data not in wanted.data.get(task, ()):
-                lists[task].append((f"{paper.TITLES[data]}: not present", *(MISSING for _ in keys)))
+                label, remedy = _absence(task, data)
+                lists[task].append((f"{paper.TITLES[data]}: {label}", *(MISSING for _ in keys)))
+                notes.append(remedy)
                 continue
             found: tuple[int, ...]
             if task == "classification":
@@ -478,12 +481,14 @@ def _relevance(target: Target, wanted: Wanted) -> Section:
     from seamark.worlds import letor
 
     known = paper.document()["relevance"]
-    rows = []
+    rows, notes = [], []
     for data in dict.fromkeys([*known, *wanted.data.get("ranking", ())]):
         if data in known:
             rows.append((f"{paper.TITLES[data]}: published", *(f"{share:.2f}" for share in known[data])))
         if data not in wanted.data.get("ranking", ()):
-            rows.append((f"{paper.TITLES[data]}: not present", *(MISSING for _ in range(5))))
+            label, remedy = _absence("ranking", data)
+            rows.append((f"{paper.TITLES[data]}: {label}", *(MISSING for _ in range(5))))
+            notes.append(remedy)
             continue
         parts = letor.load(data).parts().values()
         counts = np.sum([np.bincount(part.grades, minlength=5) for part in parts], axis=0)
@@ -492,7 +497,15 @@ def _relevance(target: Target, wanted: Wanted) -> Section:
         rows.append((f"{data}: ours", *(f"{s}{v:.2f}" for s, v in zip(signs or [""] * 5, shares))))
     note = "Share of the documents with each grade, over all parts of a set."
     table = Table("relevance", "Relevance grades", note, ("Data set", *map(str, range(5))), tuple(rows))
-    return Section(target.name, target.title, (), (table,))
+    return Section(target.name, target.title, tuple(notes), (table,))
+
+
+def _absence(task: str, data: str) -> tuple[str, str]:
+    """Why a set of the paper has no row of ours, and what to do."""
+    lack = absent(task, data)
+    if lack is not None:
+        return "not found", str(lack)
+    return "not asked for", f"{data}: it is there, but was not asked for; add it to --data."
 
 
 def substitutes(wanted: Wanted) -> list[str]:

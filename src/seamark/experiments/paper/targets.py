@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from seamark.experiments import methods as action_methods
+from seamark.experiments import ranking_methods
 from seamark.experiments.methods import Options
 from seamark.experiments.paper.published import PAPER_SETS, noises
 from seamark.worlds import datasets, letor
@@ -153,9 +155,22 @@ class Missing:
     what: str
     why: str
     remedy: str = ""
+    task: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}" + (f" {self.remedy}" if self.remedy else "")
+
+
+def brief(missing: Iterable[Missing]) -> list[Missing]:
+    """The same with one line for all that lack the same thing for the same reason.
+
+    >>> [str(one) for one in brief([Missing("a", "not there;"), Missing("b", "new."), Missing("c", "not there;")])]
+    ['a; c: not there;', 'b: new.']
+    """
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for one in missing:
+        groups.setdefault((one.why, one.remedy, one.task), []).append(one.what)
+    return [Missing("; ".join(dict.fromkeys(names)), *reason) for reason, names in groups.items()]
 
 
 @dataclass(frozen=True)
@@ -196,35 +211,54 @@ def wanted(
             raise ValueError(f"{name}: {count}; must be at least 1.")
     targets = tuple(TARGETS.values()) if target == "all" else (TARGETS[target],)
     size = SCALES[scale]
-    asked = _names(data, size)
+    tasks = _tasks(targets)
+    asked = _names(data, size, target, tasks)
+    chosen = _chosen(methods, target)
+    if not any(t.task for t in targets):
+        for option, value in (("methods", methods), ("rounds", rounds), ("seeds", seeds)):
+            if value is not None:
+                raise ValueError(f"{option}: {value}; {target} takes no runs. Leave --{option} out.")
     present: dict[str, tuple[str, ...]] = {}
     missing: list[Missing] = []
-    needs_data = {t.task for t in targets} | (
-        {"classification", "ranking"} if any(t.name == "datasets" for t in targets) else set()
-    )
-    needs_data |= {"ranking"} if any(t.name == "relevance" for t in targets) else set()
-    for task, names in asked.items():
-        if task not in needs_data:
-            continue
-        there = []
-        for name in names:
-            lack = absent(task, name)
-            if lack is None:
-                there.append(name)
-            else:
-                missing.append(lack)
-        present[task] = tuple(there)
-    chosen = None if methods is None else tuple(m.strip() for m in methods.split(",") if m.strip())
+    for task in tasks:
+        lacks = {name: absent(task, name) for name in asked[task]}
+        present[task] = tuple(name for name, lack in lacks.items() if lack is None)
+        missing += [lack for lack in lacks.values() if lack is not None]
     runs = []
     for task in ("classification", "ranking"):
         if any(t.task == task for t in targets):
-            for name in present.get(task, ()):
+            for name in present[task]:
                 for sem in SEMANTICS if semantics == "both" else (semantics,):
                     for noise in noises(task):
-                        runs += _runs(task, name, noise, sem, size, chosen, rounds, seeds, first_seed)
+                        runs += _runs(task, name, noise, sem, size, chosen[task], rounds, seeds, first_seed)
     if rounds is None:  # no length of the user's own
         runs += _extras(size, [t.task for t in targets], present, semantics, chosen, seeds, first_seed)
     return Wanted(targets, size, present, tuple(missing), tuple(runs))
+
+
+def _tasks(targets: Sequence[Target]) -> list[str]:
+    """The tasks whose sets the targets need."""
+    needed = {t.task for t in targets}
+    for target in targets:
+        needed |= {"datasets": {"classification", "ranking"}, "relevance": {"ranking"}}.get(target.name, set())
+    return [task for task in ("classification", "ranking") if task in needed]
+
+
+def _chosen(methods: str | None, target: str) -> dict[str, tuple[str, ...] | None]:
+    """The methods asked for, by task; None for all of the tables. A name that fits no table is refused."""
+    if methods is None:
+        return {"classification": None, "ranking": None}
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise ValueError(f"methods: {methods!r} names none; leave --methods out for all of the tables.")
+    have = {task: methods_of(task) for task in ("classification", "ranking")}
+    task = TARGETS[target].task if target in TARGETS else None
+    known = have[task] if task else list(dict.fromkeys([*have["classification"], *have["ranking"]]))
+    for name in names:
+        if name not in known:
+            what = f"{task} has" if task else "there are"
+            raise ValueError(f"methods: {name!r} is not one of them; {what} {', '.join(known)}.{_hint(name, known)}")
+    return {task: tuple(dict.fromkeys(name for name in names if name in mine)) for task, mine in have.items()}
 
 
 def _runs(
@@ -260,34 +294,39 @@ def _extras(
     tasks: Sequence[str | None],
     present: dict[str, tuple[str, ...]],
     semantics: str,
-    chosen: tuple[str, ...] | None,
+    chosen: dict[str, tuple[str, ...] | None],
     seeds: int | None,
     first_seed: int,
 ) -> list[RunSpec]:
     """The scale's extra runs, as far as their task, set, semantics and methods are asked for."""
     made = []
     for one in scale.extra:
-        names = one.methods if chosen is None else tuple(m for m in one.methods if m in chosen)
+        mine = chosen[one.task]
+        names = one.methods if mine is None else tuple(m for m in one.methods if m in mine)
         is_asked = one.task in tasks and one.data in present.get(one.task, ()) and semantics in (one.semantics, "both")
         if names and is_asked:
             made.append(replace(one, methods=names, seeds=min(one.seeds, seeds or one.seeds), first_seed=first_seed))
     return made
 
 
-def _names(data: str | None, scale: Scale) -> dict[str, tuple[str, ...]]:
-    """The sets asked for, by task; `paper` and `substitutes` stand for several."""
+def _names(data: str | None, scale: Scale, target: str, tasks: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The sets asked for, by task; `paper` and `substitutes` stand for several. A set that nothing uses is refused."""
     if data is None:
         return scale.data
+    names = [name.strip() for name in data.split(",") if name.strip()]
+    if not names:
+        raise ValueError(f"data: {data!r} names no set; leave --data out for those of the scale.")
     found: dict[str, list[str]] = {"classification": [], "ranking": []}
-    for name in (part.strip() for part in data.split(",")):
-        if not name:
-            continue
+    for name in names:
         if name in ("paper", "substitutes"):
-            for task, names in (PAPER_SETS if name == "paper" else SUBSTITUTES).items():
-                found[task] += names
-        else:
-            found[task_of(name)].append(name)
-    return {task: tuple(dict.fromkeys(names)) for task, names in found.items()}
+            for task, sets in (PAPER_SETS if name == "paper" else SUBSTITUTES).items():
+                found[task] += sets
+            continue
+        if (task := task_of(name)) not in tasks:
+            uses = f"uses {tasks[0]} sets only" if tasks else "takes no data"
+            raise ValueError(f"data: {name} is a {task} set, and {target} {uses}. Leave it out.")
+        found[task].append(name)
+    return {task: tuple(dict.fromkeys(sets)) for task, sets in found.items()}
 
 
 def task_of(data: str) -> str:
@@ -300,6 +339,11 @@ def task_of(data: str) -> str:
     raise ValueError(f"data: {data!r} is not a known set; give {', '.join(known)}.{_hint(data, known)}")
 
 
+def methods_of(task: str) -> list[str]:
+    """All methods that a task has."""
+    return list(action_methods.METHODS if task == "classification" else ranking_methods.METHODS)
+
+
 def absent(task: str, data: str) -> Missing | None:
     """What is missing of a set and what to do, naming no folder of this machine; None where it is there."""
     if task == "classification":
@@ -308,22 +352,15 @@ def absent(task: str, data: str) -> Missing | None:
             return None
         fetch = f"run `seamark data fetch {data}`, or " if CATALOGUE[data].has_address else ""
         return Missing(
-            data, f"{', '.join(lost)} not found;", f"{fetch}set SEAMARK_DATA to a folder that has the files."
+            data, f"{', '.join(lost)} not found;", f"{fetch}set SEAMARK_DATA to a folder that has the files.", task
         )
     name = data.partition(":")[0]
-    if name == letor.SYNTHETIC:
+    if name == letor.SYNTHETIC or letor.files(data):
         return None
-    try:
-        letor.load(data)
-    except datasets.DataError as error:
-        if "not found" not in str(error):  # there, but damaged
-            raise
-        ask = RANKING_CATALOGUE[name].ask
-        return Missing(
-            data, "not found, and its licence forbids passing it on;",
-            f"ask {ask}, unpack it, and set SEAMARK_DATA to the folder.",
-        )  # fmt: skip
-    return None
+    return Missing(
+        data, "not found, and its licence forbids passing it on;",
+        f"ask {RANKING_CATALOGUE[name].ask}, unpack it, and set SEAMARK_DATA to the folder.", task,
+    )  # fmt: skip
 
 
 def is_substitute(task: str, data: str) -> bool:
