@@ -184,6 +184,92 @@ def test_reranking_orders_the_incumbents_best_and_leaves_the_rest() -> None:
         assert [d for d in lists[q] if d >= 0] == best + before[4:]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_listed_documents_alone_are_scored_and_as_in_whole_lists(dtype) -> None:
+    """Caught: scores written by place in the list, and lists that end early read on."""
+    rng = np.random.default_rng(23)
+    pool = small_pool(rng, lengths=(0, 1, 2, 3, 5, 8, 11, 40, 43), d=37, dtype=dtype)
+    ranker = LinearRanker(rng.normal(size=37))
+    lists = np.full((pool.n_queries, 9), -1, dtype=np.int64)
+    for q in range(pool.n_queries):
+        some = rng.permutation(np.arange(pool.offsets[q], pool.offsets[q + 1]))[:9]
+        lists[q, : some.size] = some
+    asked = np.arange(1, pool.n_queries)
+
+    scores = scores_of(ranker, pool, asked, np.full(pool.n_docs, np.nan), lists)
+
+    known = lists[lists >= 0]
+    np.testing.assert_allclose(scores[known], ranker.scores(pool)[known], rtol=1e-12)
+    assert np.isnan(np.delete(scores, known)).all()
+
+
+@pytest.mark.parametrize("depth", [3, 5, 7])
+def test_lists_of_combined_rankers_are_those_of_their_scores(depth) -> None:
+    """Caught: an outer list shorter than the depth that is reranked, and a budget on lists cut too early."""
+    rng = np.random.default_rng(24)
+    pool = small_pool(rng, lengths=(6, 1, 3, 9, 12, 7, 8))
+    one, two, three = (LinearRanker(rng.normal(size=4)) for _ in range(3))
+    e, lam = 1 / np.arange(1.0, 6), dcg_weights(5)
+    cut = BudgetedRanker(one, two, e, lam, 1.0)
+    for ranker in (cut, RerankedRanker(three, cut, 5), BudgetedRanker(RerankedRanker(three, cut, 5), cut, e, lam, 2.0)):
+        cache, asked = ListCache(depth), np.array([0, 3, 4])
+
+        lists = cache.lists(ranker, pool, asked)
+
+        plain = top_lists(TableRanker(ranker.scores(pool)), pool, depth)
+        assert np.array_equal(lists[asked], plain[asked])
+        assert np.array_equal(cache.lists(ranker, pool), plain)
+
+
+@pytest.mark.parametrize("capacity", [1, 16])
+def test_ten_nested_deployments_score_each_part_a_few_times(capacity) -> None:
+    """Policy surgery deploys rankers within rankers; each costs its own parts, not all of theirs again.
+
+    Caught: both parts asked anew for all that is below them (4 ** 10 rankings).
+    """
+    rng = np.random.default_rng(25)
+    pool = small_pool(rng)
+    e, lam = 1 / np.arange(1.0, KAPPA + 1), dcg_weights(KAPPA)
+    asked = []
+
+    class Opaque:
+        """Not linear, so that every ranking asks for `scores`."""
+
+        def __init__(self):
+            self.id, self.values = f"opaque-{rng.integers(1 << 60)}", rng.normal(size=pool.n_docs)
+
+        def scores(self, pool):
+            asked.append(self)
+            return self.values
+
+        def frozen(self):
+            return self
+
+    ranker = Opaque()
+    for _ in range(10):
+        ranker = BudgetedRanker(RerankedRanker(Opaque(), ranker, KAPPA), ranker, e, lam, 1.0).frozen()
+
+    lists = ListCache(KAPPA, capacity=capacity).lists(ranker, pool)
+
+    assert len(asked) <= 11
+    asked.clear()
+    assert np.array_equal(lists, top_lists(TableRanker(ranker.scores(pool)), pool, KAPPA))
+    assert len(asked) <= 11 + 2 * 10 * 11  # a level compares lists, once each
+    assert ranker.frozen() is ranker
+
+
+def test_a_combined_ranker_freezes_its_parts_and_follows_them_until_then() -> None:
+    """Caught: an id that is kept while a part still learns."""
+    weights = np.array([1.0, -1.0])
+    live = RerankedRanker(LinearRanker(weights), LinearRanker(np.zeros(2)).frozen(), 3)
+    frozen, before = live.frozen(), live.id
+
+    weights *= -1
+
+    assert live.id != before == frozen.id
+    assert frozen.frozen() is frozen
+
+
 # -- displays ---------------------------------------------------------------------------------------------------------
 
 

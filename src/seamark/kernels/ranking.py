@@ -107,6 +107,42 @@ def rank_queries(scores, offsets, keys, queries, out_top):
 
 
 @njit(**_STRICT)
+def score_listed(X, queries, lists, w, out_scores):
+    """out_scores[document] for the documents in the lists of the queries given: gathered, then `score_query`."""
+    gathered = np.empty((lists.shape[1], X.shape[1]), dtype=X.dtype)
+    s = np.empty(lists.shape[1])
+    for k in range(queries.size):
+        row = lists[queries[k]]
+        n = 0
+        while n < row.size and row[n] >= 0:
+            gathered[n] = X[row[n]]
+            n += 1
+        score_query(gathered, 0, n, w, s)
+        for j in range(n):
+            out_scores[row[j]] = s[j]
+
+
+@njit(**_STRICT)
+def reorder_lists(scores, keys, queries, lists, first, out_top):
+    """out_top[q] = the list of q with its `first` documents by `scores`, for the queries given."""
+    for k in range(queries.size):
+        q = queries[k]
+        n = min(first, lists.shape[1])
+        order = np.full(n, -1, dtype=np.int64)
+        for j in range(n):
+            document = lists[q, j]
+            if document < 0:
+                break
+            at = j
+            while at > 0 and comes_before(scores[document], keys[document], scores[order[at - 1]], keys[order[at - 1]]):
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = document
+        for j in range(out_top.shape[1]):
+            out_top[q, j] = order[j] if j < n else lists[q, j]
+
+
+@njit(**_STRICT)
 def swap_row(top, probability, depth, uniforms, out):
     """Swap exploration of one ranking: a coin says which adjacent pairs, each is swapped with the probability given.
 

@@ -6,10 +6,11 @@ the scores. How the order is shown is a second thing: as it is, with swaps of ne
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,12 +57,22 @@ class LinearRanker:
         """The scores of some queries' documents, written into `out` (n_docs,), which is returned."""
         from seamark.kernels.ranking import score_queries
 
+        score_queries(pool.features, pool.offsets, queries, self._checked(pool), out)
+        return out
+
+    def listed_scores(self, pool: Documents, queries: IntArray, lists: IntArray, out: FloatArray) -> FloatArray:
+        """The scores of the documents in some queries' `lists` (n_queries, depth) alone."""
+        from seamark.kernels.ranking import score_listed
+
+        score_listed(pool.features, queries, lists, self._checked(pool), out)
+        return out
+
+    def _checked(self, pool: Documents) -> FloatArray:
         if pool.features.shape[1] != self.weights.size:
             raise ValueError(
                 f"documents: {pool.features.shape[1]} features, but the ranker has weights for {self.weights.size}."
             )
-        score_queries(pool.features, pool.offsets, queries, np.array(self.weights, dtype=np.float64), out)
-        return out
+        return np.array(self.weights, dtype=np.float64)
 
     def frozen(self) -> LinearRanker:
         if not self.weights.flags.writeable and self.weights.base is None:
@@ -107,13 +118,19 @@ class TableRanker:
         return content_id("table-ranker", {"values": self.values})
 
 
-def scores_of(ranker: Ranker, pool: Documents, queries: IntArray, out: FloatArray) -> FloatArray:
+def scores_of(
+    ranker: Ranker, pool: Documents, queries: IntArray, out: FloatArray, lists: IntArray | None = None
+) -> FloatArray:
     """Scores of (at least) the documents of these queries, (n_docs,); `out` is scratch that may be returned.
 
-    A ranker that cannot score a document has no order: a NaN or an infinity raises.
+    lists: where given, only the documents in these lists (n_queries, depth) are needed. A ranker that cannot score a
+    document has no order: a NaN or an infinity raises.
     """
     if isinstance(ranker, LinearRanker):
-        scores = ranker.scores_of(pool, queries, out)
+        if lists is None:
+            scores = ranker.scores_of(pool, queries, out)
+        else:
+            scores = ranker.listed_scores(pool, queries, lists, out)
         sound = np.isfinite(ranker.weights).all()
     else:
         scores = np.ascontiguousarray(ranker.scores(pool), dtype=np.float64)
@@ -130,31 +147,30 @@ class UnsoundRanker(ValueError):
 
 
 class ListCache:
-    """Top lists of rankers over one pool, computed per query when asked, kept for the latest `capacity` rankers."""
+    """Top lists of rankers over one pool, computed per query when asked, kept for the latest `capacity` rankers.
+
+    A ranker that combines others (policy surgery) is ranked from their lists, which are kept here as well: what it
+    costs does not depend on how deeply deployments have nested it.
+    """
 
     def __init__(self, depth: int = CUTOFF, *, capacity: int = 16) -> None:
         self.depth, self.capacity = depth, capacity
         self._pool: Documents | None = None
-        self._kept: OrderedDict[str, tuple[IntArray, Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], tuple[IntArray, Any]] = OrderedDict()
         self._scratch = np.empty(0)
 
-    def lists(self, ranker: Ranker, pool: Documents, queries: IntArray | None = None) -> IntArray:
+    def lists(
+        self, ranker: Ranker, pool: Documents, queries: IntArray | None = None, *, depth: int | None = None
+    ) -> IntArray:
         """Document rows (n_queries, depth), best first, -1 where a list has ended; filled for `queries` (None: all)."""
-        from seamark.kernels.ranking import rank_queries
-
         if self._pool is None or self._pool.offsets is not pool.offsets:
             self._pool, self._scratch = pool, np.empty(pool.n_docs)
             self._kept.clear()
-        key = ranker.id
-        if key not in self._kept:
-            self._kept[key] = (
-                np.empty((pool.n_queries, self.depth), dtype=np.int64),
-                np.zeros(pool.n_queries, dtype=bool),
-            )
-            while len(self._kept) > self.capacity:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        top, done = self._kept[key]
+        key = ranker.id, depth or self.depth
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = np.empty((pool.n_queries, key[1]), dtype=np.int64), np.zeros(pool.n_queries, dtype=bool)
+        top, done = kept
         if queries is None:
             missing = np.flatnonzero(~done)
         else:
@@ -162,15 +178,36 @@ class ListCache:
             wanted[queries] = True
             missing = np.flatnonzero(wanted & ~done)
         if missing.size:
-            scores = scores_of(ranker, pool, missing, self._scratch)
-            rank_queries(scores, pool.offsets, pool.keys, missing, top)
+            self._fill(ranker, pool, missing, top)
             done[missing] = True
+        # after the parts that it is made of, so that none of them pushes it out
+        self._kept[key] = kept
+        self._kept.move_to_end(key)
+        while len(self._kept) > self.capacity:
+            self._kept.popitem(last=False)
         return top
+
+    def _fill(self, ranker: Ranker, pool: Documents, queries: IntArray, out: IntArray) -> None:
+        from seamark.kernels.ranking import rank_queries
+
+        if isinstance(ranker, CombinedRanker):
+            ranker.rank(self, pool, queries, out)
+        else:
+            rank_queries(scores_of(ranker, pool, queries, self._scratch), pool.offsets, pool.keys, queries, out)
+
+    def reorder(
+        self, ranker: Ranker, pool: Documents, queries: IntArray, lists: IntArray, first: int, out: IntArray
+    ) -> None:
+        """Some queries' `lists` with their `first` documents in a ranker's order, written into `out`."""
+        from seamark.kernels.ranking import reorder_lists
+
+        scores = scores_of(ranker, pool, queries, self._scratch, np.ascontiguousarray(lists[:, :first]))
+        reorder_lists(scores, pool.keys, queries, lists, first, out)
 
 
 def top_lists(ranker: Ranker, pool: Documents, depth: int = CUTOFF) -> IntArray:
     """The best `depth` documents of every query, as rows, (n_queries, depth), -1 where a list has ended."""
-    return ListCache(depth, capacity=1).lists(ranker, pool)
+    return ListCache(depth, capacity=4).lists(ranker, pool)
 
 
 # -- displays ---------------------------------------------------------------------------------------------------------
@@ -355,7 +392,60 @@ def serve(
 
 
 @dataclass(frozen=True, eq=False)
-class BudgetedRanker:
+class CombinedRanker(ABC):
+    """A ranker made of two, as certified and deployed: `new` in some respect, the incumbent in all others.
+
+    Deployments nest: the incumbent may be combined itself, and appear in `new` as well. So whatever walks down the
+    parts (lists, scores, id, freezing) takes each of them once.
+    """
+
+    new: Ranker
+    incumbent: Ranker
+
+    def __post_init__(self) -> None:
+        is_frozen = self.new.frozen() is self.new and self.incumbent.frozen() is self.incumbent
+        object.__setattr__(self, "_is_frozen", is_frozen)
+
+    @abstractmethod
+    def rank(self, lists: ListCache, pool: Documents, queries: IntArray, out: IntArray) -> None:
+        """Writes the top lists of some queries into `out` (n_queries, depth), from the lists of the parts."""
+
+    @abstractmethod
+    def _content_id(self) -> str: ...
+
+    @abstractmethod
+    def _combine(self, pool: Documents, known: dict[str, FloatArray]) -> FloatArray:
+        """Scores (n_docs,); `known` has those of the parts that were met so far."""
+
+    def scores(self, pool: Documents) -> FloatArray:
+        return _known_scores(self, pool, {})
+
+    def frozen(self) -> Self:
+        if self._is_frozen:  # type: ignore[attr-defined]  # set above; no field, as it is no content
+            return self
+        return replace(self, new=self.new.frozen(), incumbent=self.incumbent.frozen())
+
+    @property
+    def id(self) -> str:
+        return self._id if self._is_frozen else self._content_id()  # type: ignore[attr-defined]  # see `frozen`
+
+    @cached_property
+    def _id(self) -> str:
+        return self._content_id()
+
+
+def _known_scores(ranker: Ranker, pool: Documents, known: dict[str, FloatArray]) -> FloatArray:
+    key = ranker.id
+    if key not in known:
+        if isinstance(ranker, CombinedRanker):
+            known[key] = ranker._combine(pool, known)
+        else:
+            known[key] = scores_of(ranker, pool, np.arange(pool.n_queries), np.empty(pool.n_docs))
+    return known[key]
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetedRanker(CombinedRanker):
     """`new` where leaving the incumbent's order costs at most `budget` in one round, else the incumbent.
 
     The cost of a query is sum over documents of (lam(rank by incumbent) - lam(rank by new))_+ / e(rank by incumbent):
@@ -363,43 +453,40 @@ class BudgetedRanker:
     at least -budget, and larger bets are allowed. It is this ranker that is certified, and this one that is deployed.
     """
 
-    new: Ranker
-    incumbent: Ranker
     examination: FloatArray
     discounts: FloatArray
     budget: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.budget > 0:
             raise ValueError(f"budget: {self.budget}; must be positive.")
 
-    def scores(self, pool: Documents) -> FloatArray:
-        everything = np.arange(pool.n_queries)
-        ours = scores_of(self.new, pool, everything, np.empty(pool.n_docs))
-        theirs = scores_of(self.incumbent, pool, everything, np.empty(pool.n_docs))
-        within = np.repeat(self.costs(pool) <= self.budget, np.diff(pool.offsets))
-        return np.where(within, ours, theirs)
+    def rank(self, lists: ListCache, pool: Documents, queries: IntArray, out: IntArray) -> None:
+        depth = max(out.shape[1], self.examination.size)
+        theirs = lists.lists(self.incumbent, pool, queries, depth=depth)[queries]
+        ours = lists.lists(self.new, pool, queries, depth=depth)[queries]
+        within = (self._costs(ours, theirs) <= self.budget)[:, None]
+        out[queries] = np.where(within, ours, theirs)[:, : out.shape[1]]
 
     def costs(self, pool: Documents) -> FloatArray:
         """Of every query, shape (n_queries,)."""
+        kappa = self.examination.size
+        return self._costs(top_lists(self.new, pool, kappa), top_lists(self.incumbent, pool, kappa))
+
+    def _costs(self, ours: IntArray, theirs: IntArray) -> FloatArray:
         from seamark.kernels.ranking import switching_costs
 
-        out = np.empty(pool.n_queries)
-        kappa = self.examination.size
-        switching_costs(
-            top_lists(self.new, pool, kappa), top_lists(self.incumbent, pool, kappa),
-            self.discounts, 1.0 / self.examination, out,
-        )  # fmt: skip
+        out, kappa = np.empty(ours.shape[0]), self.examination.size
+        new, old = (np.ascontiguousarray(lists[:, :kappa]) for lists in (ours, theirs))
+        switching_costs(new, old, self.discounts, 1.0 / self.examination, out)
         return out
 
-    def frozen(self) -> BudgetedRanker:
-        new, incumbent = self.new.frozen(), self.incumbent.frozen()
-        if new is self.new and incumbent is self.incumbent:
-            return self
-        return BudgetedRanker(new, incumbent, self.examination, self.discounts, self.budget)
+    def _combine(self, pool: Documents, known: dict[str, FloatArray]) -> FloatArray:
+        theirs, ours = (_known_scores(part, pool, known) for part in (self.incumbent, self.new))
+        return np.where(np.repeat(self.costs(pool) <= self.budget, np.diff(pool.offsets)), ours, theirs)
 
-    @property
-    def id(self) -> str:
+    def _content_id(self) -> str:
         parts = {
             "new": self.new.id, "incumbent": self.incumbent.id, "budget": self.budget,
             "examination": self.examination, "discounts": self.discounts,
@@ -408,38 +495,30 @@ class BudgetedRanker:
 
 
 @dataclass(frozen=True, eq=False)
-class RerankedRanker:
+class RerankedRanker(CombinedRanker):
     """The incumbent's best `depth` documents in the order of `new`, the documents below as the incumbent has them.
 
     It shows nothing that the incumbent does not show, so its paired score is unbiased where that of `new` itself is
     only conservative: documents that nobody was shown earn `new` nothing, and it pays for those that they replace.
+    Ranking costs the scores of `depth` documents per query, once the incumbent's lists are there.
     """
 
-    new: Ranker
-    incumbent: Ranker
     depth: int
 
-    def scores(self, pool: Documents) -> FloatArray:
-        everything = np.arange(pool.n_queries)
-        ours = scores_of(self.new, pool, everything, np.empty(pool.n_docs))
-        values = np.array(scores_of(self.incumbent, pool, everything, np.empty(pool.n_docs)))
-        lists = top_lists(self.incumbent, pool, self.depth)
+    def rank(self, lists: ListCache, pool: Documents, queries: IntArray, out: IntArray) -> None:
+        theirs = lists.lists(self.incumbent, pool, queries, depth=max(out.shape[1], self.depth))
+        lists.reorder(self.new, pool, queries, theirs, self.depth, out)
+
+    def _combine(self, pool: Documents, known: dict[str, FloatArray]) -> FloatArray:
+        values = np.array(_known_scores(self.incumbent, pool, known))
+        lists = top_lists(self, pool, self.depth)
         there = lists >= 0
-        best = values[lists[:, :1]]
-        order = np.lexsort((pool.keys[lists], np.where(there, -ours[lists], np.inf)), axis=1)
-        reordered = np.take_along_axis(lists, order, axis=1)
+        best = np.where(there, values[lists], -np.inf).max(axis=1, keepdims=True)
         # above the incumbent's best, hence above everything that stays below
-        values[reordered[there]] = (best + np.arange(self.depth, 0, -1))[there]
+        values[lists[there]] = (best + np.arange(self.depth, 0, -1))[there]
         return values
 
-    def frozen(self) -> RerankedRanker:
-        new, incumbent = self.new.frozen(), self.incumbent.frozen()
-        if new is self.new and incumbent is self.incumbent:
-            return self
-        return RerankedRanker(new, incumbent, self.depth)
-
-    @property
-    def id(self) -> str:
+    def _content_id(self) -> str:
         parts = {"new": self.new.id, "incumbent": self.incumbent.id, "depth": self.depth}
         return content_id("reranked-ranker", parts)
 
