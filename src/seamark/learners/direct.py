@@ -216,6 +216,7 @@ class DirectRidge:
         )
         self._heads: dict[str, FloatArray] = {}
         self._seen, self._next_solve = 0, int(first_solve)
+        self._solved: tuple[str, int, FloatArray] = ("", -1, self._zero)  # what was last asked for, and when
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -237,8 +238,10 @@ class DirectRidge:
         return dict(self._heads)
 
     def solved(self, name: str) -> FloatArray:
-        """The weights of one head, fitted to all rounds so far."""
-        return self._solve((name,))[name]
+        """The weights of one head, fitted to all rounds so far; they stand still."""
+        if self._solved[:2] != (name, self._seen):
+            self._solved = (name, self._seen, self._solve((name,))[name])
+        return self._solved[2]
 
     def candidate(self) -> LinearPolicy:
         """The first head, fitted to all rounds so far."""
@@ -272,5 +275,6 @@ class DirectRidge:
     def restore(self, state: dict[str, Any]) -> None:
         self._sums.restore(state["sums"])
         self._seen, self._next_solve = int(state["seen"]), int(state["next_solve"])
+        self._solved = ("", -1, self._zero)
         wide = isinstance(self._sums, CellSums)  # the memory order is kept: sums depend on it in the last bit
         self._heads = {name: np.array(w, order="F" if wide else "C") for name, w in state["heads"].items()}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from seamark.learners.averaged import Averaged
 from seamark.learners.base import Learner
 from seamark.learners.direct import WIDEST_GRAM, DirectRidge
 from seamark.learners.gradient import IPSGradient, SquaredLoss
@@ -270,14 +271,12 @@ def default_portfolio(baseline: LinearPolicy, features: Features, *, recurring: 
     wide = d > WIDEST_GRAM
     settings = WIDE if wide else NARROW
     predicted = tuple(ActingForm.softmax(t, floor=floor) for t in settings.temperatures)
-    members = [
-        Member(
-            f"ips step {step:g}",
-            IPSGradient(baseline.weights, baseline.acts, tau=tau, lr=step * tau**2 / square),
-            tuple(dict.fromkeys([*own, *greedy])),
-        )
-        for step in STEPS
-    ]
+    forms = tuple(dict.fromkeys([*own, *greedy]))
+    members = []
+    for step in STEPS:
+        gradient = IPSGradient(baseline.weights, baseline.acts, tau=tau, lr=step * tau**2 / square)
+        # where few contexts share a feature, an average is mostly old: it lags, and costs a pass over all weights
+        members.append(Member(f"ips step {step:g}", gradient if wide else Averaged(gradient), forms))
     direct: Learner
     if wide and not (recurring and isinstance(features, Csr)):
         direct = SquaredLoss(np.zeros_like(baseline.weights), epsilon=floor, lr=0.1 / square)
