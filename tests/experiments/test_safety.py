@@ -13,22 +13,14 @@ from typer.testing import CliRunner
 
 from seamark.cli import app
 from seamark.estimation import maurer_pontil_radius
-from seamark.experiments import safety
-from seamark.experiments.safety import (
-    GATES,
-    SCALES,
-    WORLDS,
-    PairedReusedGate,
-    SafetyCell,
-    broken_promises,
-    execute,
-    fixed_pair,
-    plan_cells,
-    rounds_to_deploy,
-    run_cell,
-    summarise,
-)
-from seamark.experiments.safety_learners import LEARNERS, ScoredPolicy
+from seamark.experiments.safety import plan, summary
+from seamark.experiments.safety.cell import SafetyCell, run_cell
+from seamark.experiments.safety.gates import GATES, PairedReusedGate
+from seamark.experiments.safety.learners import LEARNERS, ScoredPolicy
+from seamark.experiments.safety.pair import fixed_pair, rounds_to_deploy
+from seamark.experiments.safety.plan import SCALES, execute, plan_cells
+from seamark.experiments.safety.summary import broken_promises, median_with_never, summarise
+from seamark.experiments.safety.worlds import WORLDS
 from seamark.policies import ActingForm
 
 FIELDS = {
@@ -147,7 +139,7 @@ def test_a_cell_gives_the_same_numbers_again() -> None:
 def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [_cell("means", "fixed", "null", rounds=1_000, seed=s) for s in (1, 2)]
     first = list(execute(cells, tmp_path))
-    monkeypatch.setattr(safety, "run_cell", lambda cell: pytest.fail("was run again"))
+    monkeypatch.setattr(plan, "run_cell", lambda cell: pytest.fail("was run again"))
     again = list(execute(cells, tmp_path))
 
     assert [r["id"] for r in again] == [r["id"] for r in first]
@@ -173,9 +165,9 @@ def test_rows_have_the_promised_fields_and_count_what_they_say() -> None:
 
 
 def test_a_median_of_runs_that_mostly_never_deploy_is_never() -> None:
-    assert safety._median_with_never([10.0, np.inf, np.inf]) == np.inf
-    assert safety._median_with_never([10.0, 20.0, np.inf, np.inf]) == np.inf
-    assert safety._median_with_never([10.0, 20.0, np.inf]) == 20.0
+    assert median_with_never([10.0, np.inf, np.inf]) == np.inf
+    assert median_with_never([10.0, 20.0, np.inf, np.inf]) == np.inf
+    assert median_with_never([10.0, 20.0, np.inf]) == 20.0
 
 
 def test_a_broken_promise_is_told_by_a_binomial_test_over_all_cells() -> None:
@@ -239,7 +231,7 @@ def test_the_command_writes_rows_and_tables(tmp_path: Path) -> None:
 
 
 def test_the_command_fails_when_the_challenger_breaks_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(safety, "broken_promises", lambda rows, delta: {"challenger": 1e-4})
+    monkeypatch.setattr(summary, "broken_promises", lambda rows, delta: {"challenger": 1e-4})
     arguments = ["safety", "--scale", "tiny", "--gates", "means", "--worlds", "null", "--seeds", "1", "-q"]
     done = CliRunner().invoke(app, [*arguments, "--jobs", "1"])
 

@@ -40,25 +40,26 @@ def safety(
     from rich.console import Console
     from rich.progress import track
 
-    from seamark.experiments import safety as benchmark
     from seamark.experiments.run import write_json
+    from seamark.experiments.safety import plan, summary
+    from seamark.experiments.safety.pair import pair_medians
     from seamark.experiments.tables import to_markdown, to_rich
 
     if jobs < 0 or seeds < 0 or first_seed < 0 or not 0 < delta < 1:
         raise ValueError("--jobs, --seeds, --first-seed must not be negative, and --delta between 0 and 1.")
     if fixed_pair:
-        return _fixed_pair(benchmark.pair_medians(seeds=seeds or 20), json_)
-    cells = benchmark.plan_cells(
+        return _fixed_pair(pair_medians(seeds=seeds or 20), json_)
+    cells = plan.plan_cells(
         scale, gates=_names(gates), learners=_names(learners), worlds=_names(worlds), seeds=seeds,
         first_seed=first_seed, delta=delta,
     )  # fmt: skip
-    running = benchmark.execute(cells, out, jobs=jobs)
+    running = plan.execute(cells, out, jobs=jobs)
     console = Console(stderr=True)
     results: list[dict[str, Any]] = list(
         track(running, f"{len(cells)} runs", total=len(cells), console=console, transient=True, disable=quiet)
     )
-    rows = benchmark.summarise(results)
-    table = benchmark.safety_benchmark_table(rows)
+    rows = summary.summarise(results)
+    table = summary.safety_benchmark_table(rows)
     if out is not None:
         write_json(out / "safety.json", rows)
         (out / "safety.md").write_text(to_markdown(table) + "\n", "utf-8")
@@ -66,14 +67,14 @@ def safety(
         typer.echo(json.dumps(rows, indent=1))
     else:
         Console(width=None if sys.stdout.isatty() else 130).print(to_rich(table))
-    broken = benchmark.broken_promises(rows, delta)
+    broken = summary.broken_promises(rows, delta)
     if broken:
         said = ", ".join(f"{gate} (p = {p:.1e})" for gate, p in broken.items())
         fail(f"more false deployments than delta = {delta:g} allows: {said}.", FAILED)
 
 
 def _fixed_pair(rows: list[dict[str, Any]], as_json: bool) -> None:
-    from seamark.experiments import safety as benchmark
+    from seamark.experiments.safety.pair import cost_per_slot
 
     if as_json:
         return typer.echo(json.dumps(rows, indent=1))
@@ -82,7 +83,7 @@ def _fixed_pair(rows: list[dict[str, Any]], as_json: bool) -> None:
         median = "never" if row["median"] is None else f"{row['median']:,.0f}"
         said = f"{row['deployed']} of {row['seeds']} runs, {row['us_per_round']:.2f} us per round"
         typer.echo(f"  {row['gate']:<16} median {median:>8} rounds ({said})")
-    typer.echo(f"challenger at work, 4 slots: {benchmark.cost_per_slot():.2f} us per round and slot")
+    typer.echo(f"challenger at work, 4 slots: {cost_per_slot():.2f} us per round and slot")
 
 
 def _names(text: str) -> list[str]:

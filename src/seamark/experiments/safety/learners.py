@@ -21,6 +21,9 @@ from seamark.policies.simple import for_estimators
 from seamark.rounds import Features, FloatArray, Rounds
 from seamark.worlds.supervised import SupervisedWorld
 
+FIXED = "fixed"
+"""Name of the learner that does not learn."""
+
 
 @dataclass(frozen=True, eq=False)
 class ScoredPolicy:
