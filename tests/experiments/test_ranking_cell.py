@@ -14,7 +14,7 @@ import pytest
 from seamark.estimation.ranking_metrics import ndcg
 from seamark.experiments.cell import Stopped, evaluation_rounds
 from seamark.experiments.ranking_cell import GatedRanking, RankingCellConfig, RankingStreams, agent_of, run_ranking_cell
-from seamark.experiments.ranking_methods import METHODS, flat
+from seamark.experiments.ranking_methods import METHODS
 from seamark.experiments.run import RunConfig, plan
 from seamark.gates import Schedule
 from seamark.learners.ranksvm import RankSVM
@@ -314,7 +314,7 @@ def test_rerankings_of_rerankings_are_flattened_and_order_alike() -> None:
         ranker: Any = LinearRanker(rng.normal(size=world.n_features)).frozen()
         for _ in range(3):
             ranker = RerankedRanker(LinearRanker(rng.normal(size=world.n_features)).frozen(), ranker, depth)
-        once = flat(ranker)
+        once = RerankedRanker.of(ranker.new, ranker.incumbent, depth)
 
         assert isinstance(once, RerankedRanker)
         assert isinstance(once.incumbent, LinearRanker)

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from challenger_kit import ONE_CONTEXT, assert_rate_at_most, play, run_pair, two_actions
 
-import seamark.gates.challenger as challenger
 from seamark import Explorer
 from seamark.estimation.eprocess import (
     BettingMixture,
@@ -23,6 +22,7 @@ from seamark.estimation.eprocess import (
     empirical_bernstein_log_evidence,
     score_bounds,
 )
+from seamark.gates import contest
 from seamark.gates.challenger import ChallengerGate
 from seamark.gates.directed import DirectedPolicy
 from seamark.policies import ActingForm, CallablePolicy, ConstantPolicy, LinearPolicy
@@ -366,7 +366,7 @@ def rounds_to_roll_back(rng: Any, turn: int, limit: int) -> float:
 def test_trap_11_the_former_incumbent_is_tested_anew_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slot that keeps what spoke against the former policy before things turned takes far longer to speak for it."""
     renewed = [rounds_to_roll_back(np.random.default_rng(s), 9_000, 40_000) for s in range(5)]
-    monkeypatch.setattr(challenger, "PINNED_GROWTH", 1e12)
+    monkeypatch.setattr(contest, "PINNED_GROWTH", 1e12)
     kept = [rounds_to_roll_back(np.random.default_rng(s), 9_000, 40_000) for s in range(5)]
 
     assert np.median(renewed) < 9_500

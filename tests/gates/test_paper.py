@@ -80,11 +80,13 @@ def test_the_released_gate_caps_propensities_and_reads_b_off_the_largest_cell() 
 
 
 @pytest.mark.parametrize(("semantics", "verdict"), [("paper", "promote"), ("released", "hold")])
-def test_equal_bounds_deploy_in_the_paper_and_not_in_the_release(semantics: Any, verdict: str) -> None:
+def test_equal_bounds_deploy_in_the_paper_and_not_in_the_release(
+    semantics: Any, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """>= against strict >, with both radii zero and both means equal; exchanging the two is caught."""
     baseline = ConstantPolicy([0.5, 0.5])
     gate = started(PaperGate(2, semantics=semantics), baseline)
-    gate._radius = lambda moments: 0.0
+    monkeypatch.setattr("seamark.gates.paper.maurer_pontil_radius", lambda moments, **options: 0.0)
     gate.observe(rounds([0, 1], [1.0, 1.0], [0.5, 0.5]), baseline)
 
     assert gate.offer(ConstantPolicy([0.7, 0.3]), 2).verdict == verdict

@@ -15,8 +15,9 @@ from seamark.estimation.eprocess import BettingMixture
 from seamark.estimation.ranking_scores import RankingScorer, RankingSums
 from seamark.explorer import Explorer
 from seamark.gates import GateRefusal, MeansGate, Schedule
-from seamark.gates.ranking_challenger import PINNED, RankingChallengerGate
+from seamark.gates.ranking_challenger import RankingChallengerGate
 from seamark.gates.ranking_paper import RankingPaperGate
+from seamark.gates.slots import PINNED
 from seamark.gates.spending import Spending
 from seamark.learners.ranksvm import RankSVM
 from seamark.persist import load_state, save_state
@@ -316,6 +317,18 @@ def test_with_a_margin_rounds_without_a_score_count_too(margin) -> None:
     assert math.isclose(gate.why()["challengers"][0]["log_evidence"], mixture.log_evidence, rel_tol=1e-10)
 
 
+def test_a_rollback_must_be_better_even_under_a_negative_margin() -> None:
+    """With a budget for losses two rankers that are about equal would take turns. Caught: one margin for all."""
+    _, old, new = two_sided_world()
+    gate = RankingChallengerGate(E10, first_freeze=1, margin=-0.5)
+    gate.reign(old, 0, 0)
+    gate.reign(new, 10, 1)
+    gate.offer(table(np.ones(200)), 11)
+
+    assert gate._slots.margins[PINNED] == 0.0
+    assert gate._slots.margins[1] == -0.5 / 6
+
+
 def test_a_better_ranker_is_deployed_and_then_guarded_by_the_former_one() -> None:
     world, old, new = two_sided_world()
     gate = RankingChallengerGate(E10)
@@ -326,7 +339,7 @@ def test_a_better_ranker_is_deployed_and_then_guarded_by_the_former_one() -> Non
     assert decision.verdict == "promote"
     assert decision.evidence["log_evidence"] >= decision.evidence["threshold"]
     assert decision.evidence["alpha"] == Spending(0.05).level(1, 1)
-    assert decision.evidence["bound"] == gate.scorer.ranges.lower
+    assert decision.evidence["bounds"] == [gate.scorer.ranges.lower]
     pinned = [slot for slot in gate.why()["challengers"] if slot["pinned"]]
     assert [slot["policy"] for slot in pinned] == [old.id]
 
@@ -353,7 +366,7 @@ def test_policy_surgery_certifies_and_deploys_the_cut_ranker() -> None:
     small = RankingChallengerGate(E10, budget=1.0, first_freeze=1)
     small.reign(old, 0, 0)
     small.offer(new, 1)
-    assert small.why()["challengers"][0]["bound"] == 1.0
+    assert small.why()["challengers"][0]["bounds"] == [1.0]
     with pytest.raises(ValueError, match="surgery"):
         RankingChallengerGate(SwapDisplay(E10), budget=1.0)
 
@@ -477,7 +490,7 @@ def test_challengers_are_frozen_evicted_and_never_tested_twice() -> None:
     assert len(gate.why()["challengers"]) == 2
     alphas = [event["alpha"] for event in gate.events if event["event"] == "freeze"]
     assert alphas == [Spending(0.05).level(1, j) for j in range(1, 9)]
-    assert gate._slots[PINNED] is None
+    assert gate._slots.slots[PINNED] is None
     gate.offer(old, 10**6)
     assert len([e for e in gate.events if e["event"] == "freeze"]) == 8
 
@@ -499,7 +512,7 @@ def test_an_equally_good_ranker_reaches_evidence_twenty_in_at_most_one_run_in_tw
         leg = world.leg(old, 1500)
         for a in range(0, 1500, 50):
             gate.observe(leg[a : a + 50], old)
-            if gate._at(1).log_evidence >= math.log(20):
+            if gate._slots.log_evidence(1) >= math.log(20):
                 crossed += 1
                 break
     assert binom.sf(crossed - 1, 400, 0.05) > 1e-6

@@ -10,13 +10,13 @@ from typing import Any, Literal, cast
 from seamark.estimation.ranking_scores import RankingSums
 from seamark.experiments.methods import Options, _like, _rounded, hyperparameters
 from seamark.gates import Gate, MeansGate, NeverGate
-from seamark.gates.ranking_challenger import Form, RankingChallengerGate
+from seamark.gates.ranking_challenger import RankingChallengerGate
 from seamark.gates.ranking_paper import RankingPaperGate
 from seamark.learners.bubblerank import BubbleRank
 from seamark.learners.dbgd import DBGD
 from seamark.learners.pdgd import PDGD
 from seamark.learners.ranksvm import RankSVM
-from seamark.policies.rankers import AsRanked, Display, Ranker, RerankedRanker, SwapDisplay
+from seamark.policies.rankers import AsRanked, Display, SwapDisplay
 from seamark.rounds import FloatArray
 from seamark.worlds.ranking import RankingBaseline, RankingWorld
 
@@ -103,29 +103,9 @@ def _means(options: Options, world: RankingWorld, setting: RankingSetting) -> Ga
     return MeansGate(0, sums=cast(Any, RankingSums(world.examination, after_deployment="keep")))
 
 
-def flat(ranker: Ranker) -> Ranker:
-    """The same order with one reranking instead of many.
-
-    Reranking keeps the set of the best `depth` documents and the order of all others, so the order in which an inner
-    reranking left them is overwritten by the outer one. Without this, every deployment would nest one deeper.
-    """
-    while isinstance(ranker, RerankedRanker) and isinstance(ranker.incumbent, RerankedRanker):
-        if ranker.incumbent.depth != ranker.depth:
-            break
-        ranker = RerankedRanker(ranker.new, ranker.incumbent.incumbent, ranker.depth)
-    return ranker
-
-
-class _FlatForms(RankingChallengerGate):
-    """Certifies and deploys candidates in their flat form."""
-
-    def _form(self, candidate: Ranker, form: Form) -> Ranker:
-        return flat(super()._form(candidate, form))
-
-
 def _challenger(options: Options, world: RankingWorld, setting: RankingSetting) -> Gate:
     display = METHODS["seamark-swaps" if "swap" in options else "seamark"].display(options, world)
-    gate = _FlatForms(
+    gate = RankingChallengerGate(
         display, delta=setting.delta, slots=int(options["slots"]), first_freeze=int(options["first_freeze"]),
         growth=options["growth"], forms=tuple(cast(Any, options["forms"].split("+"))),
         budget=options["budget"] or None, margin=options["margin"],

@@ -16,7 +16,30 @@ from seamark.rounds import Rounds
 
 Semantics = Literal["paper", "released"]
 _ROUNDING = 1e-9  # relative: a propensity is computed, p_min is written down
-_COLUMNS = ("at", "new_mean", "new_lower", "new_upper", "deployed_mean", "deployed_lower", "deployed_upper", "verdict")
+COLUMNS = ("at", "new_mean", "new_lower", "new_upper", "deployed_mean", "deployed_lower", "deployed_upper", "verdict")
+
+
+def compare(
+    candidate: Any,
+    at: int,
+    moments: tuple[Moments, Moments],
+    ranges: tuple[float, float],
+    *,
+    delta: float,
+    strict: bool,
+) -> Decision:
+    """Promotes where LCB(new) >= UCB(deployed) (`strict`: >), from the moments and ranges (b) of new and deployed."""
+    new, old = moments
+    cb_new, cb_old = (maurer_pontil_radius(m, upper=b, delta=delta) for m, b in zip(moments, ranges))
+    lower, upper = new.mean - cb_new, old.mean + cb_old
+    evidence = {
+        "new_mean": new.mean, "new_lower": lower, "new_upper": new.mean + cb_new,
+        "deployed_mean": old.mean, "deployed_lower": old.mean - cb_old, "deployed_upper": upper,
+    }  # fmt: skip
+    # comparisons with NaN are false: nothing is deployed on nothing
+    if lower > upper or (lower == upper and not strict):
+        return Decision("promote", at, candidate.frozen(), evidence, ("lower-bound-above-upper-bound",))
+    return Decision("hold", at, evidence=evidence, reasons=("bounds-overlap",))
 
 
 class PaperGate:
@@ -53,7 +76,7 @@ class PaperGate:
         self._p_min = math.inf
         self._version = 0
         self._checked: Moments | None = None
-        self._records = Records(*_COLUMNS)
+        self._records = Records(*COLUMNS)
 
     @property
     def name(self) -> str:
@@ -94,24 +117,12 @@ class PaperGate:
 
     def offer(self, candidate: Policy, at: int) -> Decision:
         new, old = self.sums.moments(candidate), self.sums.deployed
-        cb_new, cb_old = self._radius(new), self._radius(old)
-        lower, upper = new.mean - cb_new, old.mean + cb_old
-        # comparisons with NaN are false: nothing is deployed on nothing
-        promotes = lower >= upper if self.semantics == "paper" else lower > upper
-        evidence = {
-            "new_mean": new.mean, "new_lower": lower, "new_upper": new.mean + cb_new,
-            "deployed_mean": old.mean, "deployed_lower": old.mean - cb_old, "deployed_upper": upper,
-        }  # fmt: skip
-        verdict: Literal["promote", "hold"] = "promote" if promotes else "hold"
-        self._records.add(at=at, verdict=verdict, **evidence)
-        if not promotes:
-            return Decision("hold", at, evidence=evidence, reasons=("bounds-overlap",))
-        self._checked = new
-        return Decision("promote", at, candidate.frozen(), evidence, ("lower-bound-above-upper-bound",))
-
-    def _radius(self, moments: Moments) -> float:
-        b = 1.0 / self._p_min if self.semantics == "paper" else moments.largest
-        return maurer_pontil_radius(moments, upper=b, delta=self.delta)
+        known = 1.0 / self._p_min
+        ranges = (known, known) if self.semantics == "paper" else (new.largest, old.largest)
+        decision = compare(candidate, at, (new, old), ranges, delta=self.delta, strict=self.semantics == "released")
+        self._records.add(at=at, verdict=decision.verdict, **decision.evidence)
+        self._checked = new if decision.deploys else self._checked
+        return decision
 
     def records(self) -> dict[str, list[Any]]:
         return self._records.columns()

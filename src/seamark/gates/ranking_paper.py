@@ -8,11 +8,11 @@ For BSEA use `MeansGate(0, sums=RankingSums(...))`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from seamark.estimation.bounds import Moments, maurer_pontil_radius
+from seamark.estimation.bounds import Moments
 from seamark.estimation.ranking_scores import (
     RELEASED_CAP,
     AfterDeployment,
@@ -22,10 +22,9 @@ from seamark.estimation.ranking_scores import (
     ranges,
 )
 from seamark.gates.base import Decision, GateRefusal, Records
+from seamark.gates.paper import COLUMNS, compare
 from seamark.policies.rankers import Display, Ranker
 from seamark.rankings import RankingRounds
-
-_COLUMNS = ("at", "new_mean", "new_lower", "new_upper", "deployed_mean", "deployed_lower", "deployed_upper", "verdict")
 
 
 class RankingPaperGate:
@@ -62,7 +61,7 @@ class RankingPaperGate:
             raise GateRefusal(f"paper gate: {error}") from None
         self._version = 0
         self._checked: Moments | None = None
-        self._records = Records(*_COLUMNS)
+        self._records = Records(*COLUMNS)
 
     @property
     def name(self) -> str:
@@ -85,24 +84,11 @@ class RankingPaperGate:
 
     def offer(self, candidate: Ranker, at: int) -> Decision:
         new, old = self.sums.moments(candidate), self.sums.deployed
-        b_new, b_old = self._ranges(new, old)
-        cb_new = maurer_pontil_radius(new, upper=b_new, delta=self.delta)
-        cb_old = maurer_pontil_radius(old, upper=b_old, delta=self.delta)
-        lower, upper = new.mean - cb_new, old.mean + cb_old
-        # comparisons with NaN are false: nothing is deployed on nothing
-        promotes = lower >= upper if self.semantics == "paper" else lower > upper
-        evidence = {
-            "new_mean": new.mean, "new_lower": lower, "new_upper": new.mean + cb_new,
-            "deployed_mean": old.mean, "deployed_lower": old.mean - cb_old, "deployed_upper": upper,
-        }  # fmt: skip
-        verdict: Literal["promote", "hold"] = "promote" if promotes else "hold"
-        self._records.add(at=at, verdict=verdict, **evidence)
-        if not promotes:
-            return Decision("hold", at, evidence=evidence, reasons=("bounds-overlap",))
-        self._checked = new
-        # a Ranker takes the place of a Policy: the driver only freezes and passes it on
-        policy = cast(Any, candidate.frozen())
-        return Decision("promote", at, policy, evidence, ("lower-bound-above-upper-bound",))
+        strict = self.semantics == "released"
+        decision = compare(candidate, at, (new, old), self._ranges(new, old), delta=self.delta, strict=strict)
+        self._records.add(at=at, verdict=decision.verdict, **decision.evidence)
+        self._checked = new if decision.deploys else self._checked
+        return decision
 
     def _ranges(self, new: Moments, old: Moments) -> tuple[float, float]:
         if self.semantics == "released":

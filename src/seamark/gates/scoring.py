@@ -8,8 +8,8 @@ import numpy as np
 
 from seamark.estimation.eprocess import ScoreBelowBound
 from seamark.estimation.reward_models import RewardModel, RunningMean
+from seamark.gates.contest import Blocked, Incumbent
 from seamark.gates.slots import Slots
-from seamark.policies import Policy
 from seamark.rounds import Features, FloatArray, IntArray, Rounds, n_contexts
 
 TABLE_CELLS = 40_000_000
@@ -20,20 +20,6 @@ BATCH_CELLS = 4_000_000
 
 PROPENSITY_TOLERANCE = 1e-9
 _RARE_MISMATCHES, _RARE_SHARE = 10, 0.01  # ties that rounding breaks differently are rarer than this
-
-
-class Incumbent(NamedTuple):
-    """The deployed policy and how its rounds were drawn."""
-
-    policy: Policy
-    id: str
-    version: int
-    share: float
-    """Share of its exploration that may be directed at challengers; 0: it drew the actions itself."""
-
-
-class Blocked(Exception):
-    """The records cannot be right, so nothing may be deployed on them; the message is a machine-readable reason."""
 
 
 def is_distribution(p: FloatArray) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from seamark.estimation.eprocess import bet_grid, lift_lower, log_mean_exp, score_bounds
-from seamark.policies import Policy
+from seamark.estimation.eprocess import bet_grid, lift_lower, log_mean_exp
 from seamark.policies.saving import policy_from, policy_state
 from seamark.rounds import FloatArray, IntArray
 
@@ -48,7 +48,8 @@ class Evidence(NamedTuple):
 class Slot:
     """One challenger: what was frozen, when, and at which level it may be deployed."""
 
-    policy: Policy
+    policy: Any
+    """A Policy, or a Ranker."""
     id: str
     challenger: int
     """j, counted within the reign."""
@@ -56,8 +57,8 @@ class Slot:
     start: int
     """Sequence number of the first round that may score it."""
     frozen_at: int
-    ratio: float
-    """M: known bound of (d - h) / p."""
+    bounds: FloatArray
+    """B per estimator: its scores are at least -B."""
 
     @property
     def threshold(self) -> float:
@@ -66,12 +67,15 @@ class Slot:
 
 
 class Slots:
-    """Places for challengers; place 0 is the pinned one's. Evidence is kept in arrays that the kernel changes."""
+    """Places for challengers; place 0 is the pinned one's. Evidence is kept in arrays that the kernels change.
 
-    def __init__(self, n_places: int, n_actions: int) -> None:
+    scale: the largest possible gain, in the units of the scores.
+    """
+
+    def __init__(self, n_places: int, n_actions: int, scale: float = 1.0) -> None:
         self.slots: list[Slot | None] = [None] * n_places
         self.starts = np.full(n_places, NEVER, dtype=np.int64)
-        self._n_actions = n_actions
+        self._n_actions, self._scale = n_actions, scale
         self.clear(np.zeros(1), 0.0, 1)
 
     def clear(self, truncated_at: FloatArray, margin: float, n_bets: int) -> None:
@@ -96,7 +100,7 @@ class Slots:
 
     def _equip(self, place: int, slot: Slot) -> None:
         self.slots[place], self.starts[place] = slot, slot.start
-        self.bounds[place] = score_bounds(self.truncations, slot.ratio)
+        self.bounds[place] = slot.bounds
         # a rollback repairs: it must be shown to be better, or two policies that are about equal would take turns
         self.margins[place] = max(self.margin, 0.0) if place == PINNED else self.margin
         self.bets[place] = bet_grid(self.bounds[place], self.margins[place], self.n_bets)
@@ -107,13 +111,18 @@ class Slots:
     def live(self) -> list[tuple[int, Slot]]:
         return [(place, slot) for place, slot in enumerate(self.slots) if slot is not None]
 
+    def at(self, place: int) -> Slot:
+        slot = self.slots[place]
+        assert slot is not None  # callers take places of live slots
+        return slot
+
     def free(self) -> int | None:
         """An empty place for a candidate."""
         return next((place for place, slot in enumerate(self.slots) if slot is None and place != PINNED), None)
 
-    def lowest(self) -> int:
+    def lowest(self, but: Collection[int] = ()) -> int:
         """The candidate's place with the least evidence."""
-        return min((place for place, _ in self.live() if place != PINNED), key=self.log_evidence)
+        return min((place for place, _ in self.live() if place not in (PINNED, *but)), key=self.log_evidence)
 
     def log_evidence(self, place: int) -> float:
         """NaN where a score was not a number."""
@@ -133,11 +142,14 @@ class Slots:
         means = self.evidence.s1[place] / n
         return float(means[np.argmin(self.evidence.s2[place] / n - means**2)])
 
-    def lift_lower(self, place: int, alpha: float) -> float:
-        s1, s2 = self.evidence.s1[place], self.evidence.s2[place]
+    def lift_lower(self, place: int) -> float:
+        """Lower confidence limit of the gain at the slot's level: a looser, separate statement than the evidence."""
+        # gains lie in [-scale, scale]; the search is over [-1, 1]
+        s1, s2 = self.evidence.s1[place] / self._scale, self.evidence.s2[place] / self._scale**2
         if not (np.isfinite(s1).all() and np.isfinite(s2).all()):
             return math.nan
-        return lift_lower(self.n(place), s1, s2, bound=self.bounds[place], alpha=alpha)
+        bound = self.bounds[place] / self._scale
+        return self._scale * lift_lower(self.n(place), s1, s2, bound=bound, alpha=self.at(place).alpha)
 
     def share_differing(self, place: int) -> float:
         """Share of scored rounds in whose context candidate and deployed policy differ; NaN before the first."""
@@ -169,4 +181,5 @@ class Slots:
         self.evidence = Evidence(**{name: np.array(array) for name, array in state["evidence"].items()})
         for place, kept in enumerate(state["slots"]):
             if kept is not None:
-                self._equip(place, Slot(**{**kept, "policy": policy_from(kept["policy"])}))
+                parts = {"policy": policy_from(kept["policy"]), "bounds": np.array(kept["bounds"])}
+                self._equip(place, Slot(**{**kept, **parts}))

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
+from seamark.kernels.challenger import multiply
 from seamark.kernels.clicks import click_list, comes_before, top_documents
 from seamark.kernels.linear import _DENSE, _STRICT
 
@@ -585,20 +586,16 @@ def paired_scores(queries, displayed, clicks, inverse, top_new, top_old, discoun
 
 
 @njit(**_STRICT)
-def bet_on_scores(z, margin, bets, capital, log_capital, sums):
-    """Capitals of constant bets over scores: prod (1 + bet (z - margin)), kept as log_capital + log(capital).
+def bet_on_scores(z, margin, bets, capital, log_capital, s1, s2):
+    """Moves the capitals of constant bets on by the scores; s1[0], s2[0]: sums of z and of z squared.
 
-    A score of 0 still owes the margin; without a margin it changes nothing. sums: of z and of z squared.
+    A score of 0 still owes the margin; without a margin it changes nothing.
     """
     for t in range(z.size):
         if z[t] != 0.0 or margin != 0.0:
-            sums[0] += z[t]
-            sums[1] += z[t] * z[t]
-            for j in range(bets.size):
-                capital[j] *= 1.0 + bets[j] * (z[t] - margin)
-                if not 1e-100 < capital[j] < 1e100:
-                    log_capital[j] += math.log(capital[j])
-                    capital[j] = 1.0
+            s1[0] += z[t]
+            s2[0] += z[t] * z[t]
+            multiply(log_capital, capital, bets, z[t] - margin)
 
 
 @njit(**_STRICT)

@@ -505,6 +505,17 @@ class RerankedRanker(CombinedRanker):
 
     depth: int
 
+    @classmethod
+    def of(cls, new: Ranker, incumbent: Ranker, depth: int) -> RerankedRanker:
+        """The same order with one reranking, where the incumbent is a reranking itself.
+
+        Reranking keeps the set of the best `depth` documents and the order of all others, so the order in which an
+        inner one of the same depth left them is overwritten. Without this every deployment would nest one deeper.
+        """
+        while isinstance(incumbent, RerankedRanker) and incumbent.depth == depth:
+            incumbent = incumbent.incumbent
+        return cls(new, incumbent, depth)
+
     def rank(self, lists: ListCache, pool: Documents, queries: IntArray, out: IntArray) -> None:
         theirs = lists.lists(self.incumbent, pool, queries, depth=max(out.shape[1], self.depth))
         lists.reorder(self.new, pool, queries, theirs, self.depth, out)
