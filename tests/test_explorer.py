@@ -364,23 +364,56 @@ def test_what_is_deployed_cannot_be_changed_from_outside() -> None:
     assert explorer.deployed.id == before
 
 
-def test_the_default_learner_is_the_papers() -> None:
+def test_the_papers_learner_is_had_by_name() -> None:
     """Translated IPS, warm-started from the baseline's weights, in its acting form."""
     baseline = random_linear(np.random.default_rng(4), K, D, tau=0.3, floor=0.2)
-    learner = Explorer(baseline, gate=PaperGate(K)).learner
+    learner = Explorer(baseline, gate=PaperGate(K), learner="ips").learner
 
     assert isinstance(learner, IPSGradient)
     assert np.array_equal(learner.weights, baseline.weights)
     assert (learner.acts, learner.tau, learner.shift, learner.cap) == (baseline.acts, 0.3, 0.2, 0.1)
 
 
+@pytest.mark.parametrize("kind", ["linear", "uniform", "code"])
+def test_the_default_learner_takes_any_baseline_and_continues_with_the_same_bits(kind: str, tmp_path: Path) -> None:
+    """Saved before and after the portfolio is made; a better policy is deployed whatever the baseline is."""
+    baseline: Any = {
+        "linear": linear_baseline(), "uniform": UniformPolicy(K),
+        "code": CallablePolicy(lambda x: np.full((len(x), K), 1 / K), K, "even", 1 / K),
+    }[kind]  # fmt: skip
+
+    def build() -> Explorer:
+        return Explorer(baseline, schedule="every:40", seed=3)
+
+    whole, resumed = build(), build()
+    for i, x in enumerate(batches(60, 40)):
+        for explorer in (whole, resumed):
+            decided = explorer.decide(x)
+            explorer.reward(decided.ids, right(x, decided.actions))
+        if i in (0, 30):
+            resumed.save(tmp_path / "explorer.npz")
+            resumed = build().load(tmp_path / "explorer.npz")
+
+    assert whole.version >= 1
+    assert resumed.version == whole.version
+    assert resumed.learner.candidate().id == whole.learner.candidate().id
+    assert resumed.decide(POOL).actions.tolist() == whole.decide(POOL).actions.tolist()
+
+
+def test_an_explorer_of_another_baseline_is_not_loaded(tmp_path: Path) -> None:
+    """A saved run goes on from its own baseline; silently it would go on from a stranger's."""
+    Explorer(linear_baseline(), seed=1).save(tmp_path / "explorer.npz")
+    with pytest.raises(ValueError, match="baseline: not the one of .*explorer.npz"):
+        Explorer(UniformPolicy(K)).load(tmp_path / "explorer.npz")
+
+
 def test_impossible_explorers_are_refused() -> None:
-    """No floor under the paper's gate, no weights for the default learner, unknown names."""
+    """No floor under the paper's gate, no weights for the paper's learner, unknown names."""
     with pytest.raises(GateRefusal, match="no floor"):
         Explorer(linear_baseline(floor=0.0), gate=PaperGate(K))
     with pytest.raises(ValueError, match="starts from a linear baseline's weights"):
-        Explorer(UniformPolicy(K), gate=PaperGate(K))
-    with pytest.raises(ValueError, match="learner: 'sgd'; must be 'ips' or a learner object"):
+        Explorer(UniformPolicy(K), gate=PaperGate(K), learner="ips")
+    with pytest.raises(ValueError, match="learner: 'sgd'; must be 'portfolio', 'ips' or a learner object"):
         Explorer(linear_baseline(), gate=PaperGate(K), learner="sgd")
     with pytest.raises(ValueError, match="check schedule: 'daily'"):
         Explorer(linear_baseline(), gate=PaperGate(K), schedule="daily")

@@ -46,7 +46,7 @@ class Explorer:
     >>> bool(explorer.deployed.probabilities(np.array([[1.0]]))[0, 1] > 0.6)
     True
 
-    learner: "ips" (the paper's, warm-started from a linear baseline) or any `Learner`.
+    learner: "portfolio" (the default, needs no tuning), "ips" (the paper's, from a linear baseline), or any `Learner`.
     schedule: when candidates are offered to the gate; see `Schedule.parse`.
     window: a decision still without reward after this many later ones is closed with `default_reward` (None: wait
     for ever; the first open decision holds up all later ones, because evidence is read in decision order).
@@ -57,7 +57,7 @@ class Explorer:
         baseline: Policy,
         *,
         gate: Gate | None = None,
-        learner: Learner | str = "ips",
+        learner: Learner | str = "portfolio",
         schedule: Schedule | str = "published",
         seed: int = 0,
         window: int | None = None,
@@ -146,7 +146,7 @@ class Explorer:
         save_state(
             path,
             {
-                "deployed": policy_state(self.deployed) if self.version else None,
+                "baseline": self.baseline.id, "deployed": policy_state(self.deployed, self.baseline),
                 "version": self.version, "t": self.t,
                 "deployments": [
                     {"verdict": d.verdict, "at": d.at, "evidence": d.evidence, "reasons": list(d.reasons)}
@@ -164,7 +164,12 @@ class Explorer:
         Returns self, so `Explorer(baseline).load(path)` reads as one step.
         """
         state = load_state(path)
-        self.deployed = policy_from(state["deployed"]) if state["deployed"] is not None else self.baseline
+        if state["baseline"] != self.baseline.id:
+            raise ValueError(
+                f"baseline: not the one of {path}; build the explorer with the same, then load. "
+                "A policy that is code is known by its name=."
+            )
+        self.deployed = policy_from(state["deployed"], self.baseline)
         self.deployments = [Decision(**{**d, "reasons": tuple(d["reasons"])}) for d in state["deployments"]]
         self.version, self.t = int(state["version"]), int(state["t"])
         kind, every = state["schedule"]
@@ -184,11 +189,14 @@ def training_part(gate: Gate, rounds: Rounds) -> Rounds:
 
 def default_learner(name: str, baseline: Policy) -> Learner:
     """The learner of that name with its defaults, warm-started from the baseline."""
+    from seamark.learners.default import DefaultLearner
     from seamark.learners.gradient import IPSGradient
     from seamark.policies import LinearPolicy
 
+    if name == "portfolio":
+        return DefaultLearner(baseline)
     if name != "ips":
-        raise ValueError(f"learner: {name!r}; must be 'ips' or a learner object.")
+        raise ValueError(f"learner: {name!r}; must be 'portfolio', 'ips' or a learner object.")
     if not isinstance(baseline, LinearPolicy):
         raise ValueError("learner: 'ips' starts from a linear baseline's weights; pass a learner object instead.")
     return IPSGradient(baseline.weights, baseline.acts, tau=baseline.acts.tau or 1.0, lr=0.01)

@@ -9,10 +9,11 @@ import pytest
 from tests.support import drawn_rounds, in_form, random_linear, with_zeros
 
 from seamark.kernels.direct import gain_scores
-from seamark.learners import direct, portfolio
+from seamark.learners import default, direct, portfolio
+from seamark.learners.default import Shape, default_portfolio, mean_square
 from seamark.learners.direct import DirectRidge
 from seamark.learners.gradient import IPSGradient, SquaredLoss
-from seamark.learners.portfolio import Member, Portfolio, default_portfolio, mean_square
+from seamark.learners.portfolio import Member, Portfolio
 from seamark.persist import load_state, save_state
 from seamark.policies import ActingForm, CallablePolicy, ConstantPolicy, LinearPolicy, Policy, UniformPolicy
 from seamark.rounds import FloatArray, Rounds
@@ -202,7 +203,7 @@ def test_looking_at_candidates_changes_nothing() -> None:
     """Catches a `candidate` that solves, learns or counts on the side: runs must not depend on who looks."""
     rng = np.random.default_rng(7)
     rounds, start = learnable(rng), baseline(rng)
-    seen, unseen = (default_portfolio(start, rounds.features) for _ in range(2))
+    seen, unseen = (default_portfolio(start, Shape.of(rounds.features)) for _ in range(2))
     for leg in legs_of(rounds, 10, 60, 200):
         seen.update(leg)
         unseen.update(leg)
@@ -219,10 +220,10 @@ def test_a_saved_portfolio_continues_with_the_same_bits(
     """Catches members or scores that are left out of the state."""
     if kind == "wide":
         monkeypatch.setattr(direct, "WIDEST_GRAM", D - 1)
-        monkeypatch.setattr(portfolio, "WIDEST_GRAM", D - 1)
+        monkeypatch.setattr(default, "WIDEST_GRAM", D - 1)
     rng = np.random.default_rng(8)
     rounds, start = learnable(rng, sparse=kind != "dense"), baseline(rng, floor=0.1)
-    one, two = (default_portfolio(start, rounds.features) for _ in range(2))
+    one, two = (default_portfolio(start, Shape.of(rounds.features)) for _ in range(2))
     for leg in legs_of(rounds, 5, 90)[:2]:
         one.update(leg)
     save_state(tmp_path / "saved", one.state())
@@ -248,7 +249,7 @@ def test_a_state_of_other_members_is_refused() -> None:
 def test_before_any_score_the_candidate_is_the_first_member_in_its_first_form() -> None:
     """Catches a portfolio that has nothing to offer at the start; the default one then offers the baseline."""
     start = baseline(np.random.default_rng(9))
-    chosen = default_portfolio(start, np.ones((2, D)))
+    chosen = default_portfolio(start, Shape.of(np.ones((2, D))))
     assert chosen.candidate().frozen().id == start.id
     assert chosen.ranking() == []
     chosen.update(learnable(np.random.default_rng(9))[:0])
@@ -292,7 +293,7 @@ def test_the_time_of_every_member_is_kept() -> None:
     """Catches members that are not timed."""
     rng = np.random.default_rng(12)
     rounds, start = learnable(rng), baseline(rng)
-    chosen = default_portfolio(start, rounds.features)
+    chosen = default_portfolio(start, Shape.of(rounds.features))
     chosen.update(rounds)
     assert set(chosen.seconds) == {*chosen.members, "scoring"}
     assert all(seconds > 0 for seconds in chosen.seconds.values())
@@ -302,7 +303,7 @@ def test_the_time_of_every_member_is_kept() -> None:
 def test_default_sources_keep_the_floor_of_the_baseline(floor: float) -> None:
     """Catches a greedy source without a floor, which would end all learning once it is deployed."""
     start = baseline(np.random.default_rng(13), floor=floor)
-    forms = [source.form for source in default_portfolio(start, np.ones((2, D))).sources]
+    forms = [source.form for source in default_portfolio(start, Shape.of(np.ones((2, D)))).sources]
     assert {form.floor for form in forms if form} == {floor}
     assert any(form.tau == 0 for form in forms if form) is (floor > 0)
 
@@ -310,7 +311,7 @@ def test_default_sources_keep_the_floor_of_the_baseline(floor: float) -> None:
 def test_a_greedy_baseline_has_a_default_portfolio() -> None:
     """Catches a gradient learner without a temperature."""
     start = LinearPolicy(np.zeros((K, D)), ActingForm.epsilon_greedy(0.1))
-    chosen = default_portfolio(start, np.ones((2, D)))
+    chosen = default_portfolio(start, Shape.of(np.ones((2, D))))
     assert chosen.sources[0].form == start.acts
     chosen.update(learnable(np.random.default_rng(14)))
     assert len(chosen.ranking()) == len(chosen.sources) - len(direct_sources(chosen))
@@ -323,10 +324,10 @@ def direct_sources(chosen: Portfolio) -> list[Any]:
 
 def test_wide_contexts_that_do_not_recur_are_regressed_by_gradient_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a default portfolio that refuses live text traffic."""
-    monkeypatch.setattr(portfolio, "WIDEST_GRAM", D - 1)
+    monkeypatch.setattr(default, "WIDEST_GRAM", D - 1)
     rng = np.random.default_rng(15)
     rounds, start = learnable(rng, sparse=True, recurring=False), baseline(rng)
-    chosen = default_portfolio(start, rounds.features, recurring=False)
+    chosen = default_portfolio(start, Shape.of(rounds.features, recurring=False))
     assert isinstance(chosen.members["direct"].learner, SquaredLoss)
     for leg in legs_of(rounds, 200):
         chosen.update(leg)
@@ -363,3 +364,31 @@ def test_forms_are_refused_for_policies_without_scores() -> None:
     chosen = Portfolio([Member("even", Standing(UniformPolicy(K)), (SOFTMAX,))])
     with pytest.raises(TypeError, match="even: forms are for linear policies"):
         chosen.candidate()
+
+
+def test_the_default_learner_measures_the_first_contexts_and_then_is_the_default_portfolio() -> None:
+    """The shape is the mean over all contexts so far, whatever the legs; rounds before it is known teach nothing."""
+    rng = np.random.default_rng(12)
+    rounds, start = learnable(rng, 120), baseline(rng, floor=0.1)
+    lazy = default.DefaultLearner(start)
+    for leg in legs_of(rounds[:60], 1, 2, 10, 49):
+        lazy.update(leg)
+    shape = Shape.of(rounds[:60].contexts())
+    assert lazy._shape is not None
+    assert lazy._shape == shape._replace(square=pytest.approx(shape.square, rel=1e-12))
+    known = default_portfolio(start, lazy._shape)
+    known.update(rounds[49:60])
+    for learner in (lazy, known):
+        learner.update(rounds[60:])
+
+    assert lazy.candidate().id == known.candidate().id
+    fresh = default.DefaultLearner(start)
+    fresh.update(rounds[:49])
+    assert fresh.candidate().id == start.id
+
+
+def test_a_uniform_baseline_is_not_copied_by_its_candidates() -> None:
+    """Its floor is all there is: candidates keep a tenth of it."""
+    chosen = default_portfolio(UniformPolicy(K), Shape.of(np.ones((2, D))))
+    assert {source.form.floor for source in chosen.sources if source.form} == {0.1}
+    assert {source.member for source in chosen.sources} == {"direct"}

@@ -15,8 +15,8 @@ import numpy as np
 from seamark.gates import ChallengerGate, Gate, MeansGate, NeverGate, PaperGate
 from seamark.gates.paper import Semantics
 from seamark.learners.base import Learner, OnlineLearner
+from seamark.learners.default import Shape, default_portfolio
 from seamark.learners.gradient import IPSGradient, PolicyGradient, SquaredLoss
-from seamark.learners.portfolio import default_portfolio
 from seamark.learners.ridge import CLUCB, LinUCB, RidgeStart, Thompson, bytes_needed, ridge_start
 from seamark.policies import ActingForm
 from seamark.randomness import Stream, stream
@@ -70,7 +70,7 @@ def _ips(options: Options, world: SupervisedWorld, baseline: Baseline, setting: 
 def _candidates(options: Options, world: SupervisedWorld, baseline: Baseline, setting: Setting) -> Learner:
     """The default portfolio, which nobody has to tune, or one learner with its options."""
     if options["learner"] == "portfolio":
-        return default_portfolio(baseline.policy, world.features)
+        return default_portfolio(baseline.policy, Shape.of(world.features))
     if options["learner"] == "ips":
         return _ips(options, world, baseline, setting)
     raise ValueError(f"--set seamark.learner: {options['learner']!r}; must be portfolio or ips.")

@@ -76,6 +76,7 @@ class Contest(ABC):
         self._slots = Slots(slots + 1, n_actions, scale)
         self._records = Records(*_COLUMNS)
         self._incumbent: Incumbent | None = None
+        self._given: Any = None  # the first incumbent: it may be code, so it is not saved but given again
         self._seen = 0
         self._next: int | None = None  # sequence number of the round to come
         self._reign = self._challenger = self._frozen = self._deployments = 0
@@ -114,6 +115,7 @@ class Contest(ABC):
     def _begin(self, incumbent: Incumbent, at: int) -> None:
         """A new incumbent: all evidence was about the old one. Also unblocks, after the cause was removed."""
         former, self._incumbent = self._incumbent, incumbent
+        self._given = incumbent.policy if self._given is None else self._given
         self._deployments += self._chosen == incumbent.id
         self._seen, self._reign, self._challenger = at, self._reign + 1, 0
         self._began, self._next_freeze, self._next_pin = at, self.first_freeze, self.first_freeze
@@ -305,8 +307,8 @@ class Contest(ABC):
         return {
             "settings": self._all_settings(),
             "counters": {name: getattr(self, name) for name in _COUNTERS},
-            "incumbent": None if now is None else {**now._asdict(), "policy": self._kept(now.policy)},
-            "slots": self._slots.state(),
+            "incumbent": None if now is None else {**now._asdict(), "policy": policy_state(now.policy, self._given)},
+            "slots": self._slots.state(self._given),
             "records": self.records(),
             "events": [dict(event) for event in self.events],
         }
@@ -317,10 +319,6 @@ class Contest(ABC):
             "slots": len(self._slots.slots), "bets": self.bets, "rollback": self.rollback, **self._settings(),
         }  # fmt: skip
 
-    def _kept(self, policy: Any) -> dict[str, Any] | None:
-        """The incumbent's state; None in the first reign, whose policy may be code: it is passed in again."""
-        return policy_state(policy) if self._reign > 1 else None
-
     def restore(self, state: dict[str, Any]) -> None:
         mine, theirs = self._all_settings(), state["settings"]
         for name in mine:
@@ -328,16 +326,9 @@ class Contest(ABC):
                 raise ValueError(f"{name}: {mine[name]}, but the saved gate has {theirs[name]}; build it alike.")
         for name in _COUNTERS:
             setattr(self, name, state["counters"][name])
-        now = state["incumbent"]
-        if now is not None and now["policy"] is None:  # still the first reign: its policy is the one we were given
-            given = self._incumbent
-            if given is None or given.id != now["id"]:
-                raise ValueError("deployed: not the policy that the saved gate began with; build it alike.")
-            now = {**now, "policy": given.policy}
-        elif now is not None:
-            now = {**now, "policy": policy_from(now["policy"])}
-        self._incumbent = None if now is None else Incumbent(**now)
-        self._slots.restore(state["slots"])
+        now, given = state["incumbent"], self._given
+        self._incumbent = None if now is None else Incumbent(**{**now, "policy": policy_from(now["policy"], given)})
+        self._slots.restore(state["slots"], given)
         self._records.restore(state["records"])
         self.events = [dict(event) for event in state["events"]]
 

@@ -82,6 +82,7 @@ class HoldoutGate:
         self.centres = tuple(sorted({float(c) for c in centres}))
         self._records = Records(*_COLUMNS)
         self._deployed: Policy | None = None
+        self._given: Policy | None = None  # the first one: it may be code, so it is not saved but given again
         self._version = self._reign = self._check = self._checks = self._deployments = 0
         self._began = self._next_check = self._n = 0
         self._sums: list[_Tables] = []
@@ -104,6 +105,7 @@ class HoldoutGate:
         """A new incumbent: the set-aside rounds have spoken, so they are discarded."""
         self._deployments += self._deployed is not None
         self._deployed, self._version = deployed.frozen(), version
+        self._given = self._deployed if self._given is None else self._given
         self._reign, self._check, self._n = self._reign + 1, 0, 0
         self._began, self._next_check = at, self.first_check
         self._sums, self._pending = [], None
@@ -221,9 +223,7 @@ class HoldoutGate:
         return {
             "settings": self._settings(),
             "counters": {name: getattr(self, name) for name in _COUNTERS},
-            # the first reign's policy may be code: it is passed in again
-            "deployed": None if self._reign < 2 or self._deployed is None else policy_state(self._deployed),
-            "deployed_id": None if self._deployed is None else self._deployed.id,
+            "deployed": None if self._deployed is None else policy_state(self._deployed, self._given),
             "sums": [sums.state() for sums in self._sums] or (self._pending or []),
             "records": self.records(),
         }
@@ -244,9 +244,7 @@ class HoldoutGate:
         for name in _COUNTERS:
             setattr(self, name, int(state["counters"][name]))
         if state["deployed"] is not None:
-            self._deployed = policy_from(state["deployed"])
-        elif state["deployed_id"] is not None and (self._deployed is None or self._deployed.id != state["deployed_id"]):
-            raise ValueError("deployed: not the policy that the saved gate began with; build it alike.")
+            self._deployed = policy_from(state["deployed"], self._given)
         self._sums, self._pending = [], list(state["sums"]) or None
         self._records.restore(state["records"])
 

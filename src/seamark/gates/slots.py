@@ -169,17 +169,17 @@ class Slots:
             "largest": float(self.evidence.largest_lost[place]),
         }
 
-    def state(self) -> dict[str, Any]:
+    def state(self, given: Any) -> dict[str, Any]:
         return {
             "truncations": self.truncations.copy(), "margin": self.margin, "n_bets": self.n_bets,
             "evidence": {name: array.copy() for name, array in self.evidence._asdict().items()},
-            "slots": [None if s is None else {**vars(s), "policy": policy_state(s.policy)} for s in self.slots],
+            "slots": [None if s is None else {**vars(s), "policy": policy_state(s.policy, given)} for s in self.slots],
         }  # fmt: skip
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any], given: Any) -> None:
         self.clear(np.array(state["truncations"]), float(state["margin"]), int(state["n_bets"]))
         self.evidence = Evidence(**{name: np.array(array) for name, array in state["evidence"].items()})
         for place, kept in enumerate(state["slots"]):
             if kept is not None:
-                parts = {"policy": policy_from(kept["policy"]), "bounds": np.array(kept["bounds"])}
+                parts = {"policy": policy_from(kept["policy"], given), "bounds": np.array(kept["bounds"])}
                 self._equip(place, Slot(**{**kept, **parts}))

@@ -14,13 +14,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from seamark.learners.averaged import Averaged
 from seamark.learners.base import Learner
-from seamark.learners.direct import WIDEST_GRAM, DirectRidge
-from seamark.learners.gradient import IPSGradient, SquaredLoss
 from seamark.policies import ActingForm, LinearPolicy, Policy
 from seamark.policies.linear import linear_scores
-from seamark.rounds import Csr, Features, FloatArray, Rounds, n_contexts, n_features
+from seamark.rounds import FloatArray, Rounds
 
 SCORE_CELLS = 4_000_000
 """Largest rounds x sources x actions that are scored in one batch."""
@@ -232,63 +229,3 @@ def _in_form(policy: Policy, source: Source) -> Policy:
     if not isinstance(policy, LinearPolicy):
         raise TypeError(f"{source.member}: forms are for linear policies, this one is a {type(policy).__name__}.")
     return LinearPolicy(policy.weights, source.form)
-
-
-# -- the default -------------------------------------------------------------------------------------------------------
-
-STEPS = (0.6, 2.0, 6.0, 20.0, 60.0)
-"""Of the gradient learners: lr |x|^2 / tau^2, that is how far one round moves a score, in temperatures."""
-
-
-class Direct(NamedTuple):
-    """Settings of the direct method."""
-
-    ridges: tuple[float, ...]
-    """Regularisations, in |x|^2: after so many rounds with an action half its prior is gone."""
-    temperatures: tuple[float, ...]
-    """For predicted rewards."""
-    solve_growth: float
-    iterations: int
-
-
-NARROW = Direct(ridges=(0.5, 5.0, 30.0), temperatures=(0.05, 0.1), solve_growth=1.2, iterations=0)
-WIDE = Direct(ridges=(0.02, 0.1), temperatures=(0.01, 0.02), solve_growth=1.5, iterations=8)
-"""Where every context has features of its own, predictions spread less; and solving costs more."""
-
-
-def default_portfolio(baseline: LinearPolicy, features: Features, *, recurring: bool = True) -> Portfolio:
-    """Translated-IPS gradient learners that start at the baseline, and the direct method, at several settings.
-
-    features: contexts as they will come (the pool, or a sample), for the mean of |x|^2. All sources have the
-    baseline's floor; greedy ones are among them only where there is a floor, else learning would end with them.
-    recurring: whether rounds will name contexts of one pool; else wide contexts are regressed by gradient steps.
-    """
-    square = mean_square(features)
-    tau, floor = baseline.acts.tau or 1.0, baseline.acts.floor
-    greedy = (ActingForm.epsilon_greedy(floor),) if floor > 0 else ()
-    own = tuple(dict.fromkeys([baseline.acts, ActingForm.softmax(tau / 2, floor=floor)]))
-    d = n_features(features)
-    wide = d > WIDEST_GRAM
-    settings = WIDE if wide else NARROW
-    predicted = tuple(ActingForm.softmax(t, floor=floor) for t in settings.temperatures)
-    forms = tuple(dict.fromkeys([*own, *greedy]))
-    members = []
-    for step in STEPS:
-        gradient = IPSGradient(baseline.weights, baseline.acts, tau=tau, lr=step * tau**2 / square)
-        # where few contexts share a feature, an average is mostly old: it lags, and costs a pass over all weights
-        members.append(Member(f"ips step {step:g}", gradient if wide else Averaged(gradient), forms))
-    direct: Learner
-    if wide and not (recurring and isinstance(features, Csr)):
-        direct = SquaredLoss(np.zeros_like(baseline.weights), epsilon=floor, lr=0.1 / square)
-    else:
-        direct = DirectRidge(
-            baseline.n_actions, d, l2s=[l2 * square for l2 in settings.ridges], warm=baseline.weights,
-            solve_growth=settings.solve_growth, iterations=settings.iterations,
-        )  # fmt: skip
-    return Portfolio([*members, Member("direct", direct, (*predicted, *greedy))])
-
-
-def mean_square(features: Features) -> float:
-    """Mean of |x|^2 over the contexts; 1 where there is nothing to measure."""
-    data = features.data if isinstance(features, Csr) else features
-    return float((data**2).sum()) / max(1, n_contexts(features)) or 1.0

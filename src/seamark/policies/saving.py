@@ -13,7 +13,17 @@ from seamark.policies.rankers import Ranker, ranker_from, ranker_state
 from seamark.policies.simple import ConstantPolicy, MixturePolicy, UniformPolicy
 
 
-def policy_state(policy: Policy) -> dict[str, Any]:
+def policy_state(policy: Policy, given: Policy | None = None) -> dict[str, Any]:
+    """A policy as arrays and plain values. given: one that may be code, because whoever restores has it at hand."""
+    try:
+        return _content(policy, given)
+    except TypeError:
+        if given is None or policy.id != given.id:
+            raise
+        return {"kind": "given", "id": policy.id}
+
+
+def _content(policy: Policy, given: Policy | None) -> dict[str, Any]:
     if isinstance(policy, LinearPolicy):
         # the memory order is kept: sums depend on it in the last bit
         fortran = policy.weights.flags.f_contiguous and not policy.weights.flags.c_contiguous
@@ -26,7 +36,7 @@ def policy_state(policy: Policy) -> dict[str, Any]:
     if isinstance(policy, ConstantPolicy):
         return {"kind": "constant", "distribution": policy.distribution}
     if isinstance(policy, MixturePolicy):
-        members = [policy_state(p) for p in policy.policies]
+        members = [policy_state(p, given) for p in policy.policies]
         return {"kind": "mixture", "policies": members, "weights": list(policy.weights)}
     if isinstance(policy, Ranker):  # in an explorer of rankers they stand where policies do
         return ranker_state(policy)
@@ -35,8 +45,12 @@ def policy_state(policy: Policy) -> dict[str, Any]:
     )
 
 
-def policy_from(state: dict[str, Any]) -> Policy:
+def policy_from(state: dict[str, Any], given: Policy | None = None) -> Policy:
     kind = state["kind"]
+    if kind == "given":
+        if given is None or given.id != state["id"]:
+            raise ValueError("baseline: not the policy that was deployed first when this was saved; build it alike.")
+        return given
     if kind == "linear":
         weights = np.array(state["weights"], order="F" if state["fortran"] else "C")
         weights.setflags(write=False)
@@ -46,7 +60,7 @@ def policy_from(state: dict[str, Any]) -> Policy:
     if kind == "constant":
         return ConstantPolicy(state["distribution"])
     if kind == "mixture":
-        return MixturePolicy([policy_from(p) for p in state["policies"]], state["weights"])
+        return MixturePolicy([policy_from(p, given) for p in state["policies"]], state["weights"])
     if str(kind).endswith("-ranker"):
         return cast(Policy, ranker_from(state))
     raise ValueError(f"policy kind {kind!r}; this version knows linear, uniform, constant, mixture.")
