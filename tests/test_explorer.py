@@ -403,7 +403,7 @@ def test_the_default_learner_takes_any_baseline_and_continues_with_the_same_bits
 def test_an_explorer_of_another_baseline_is_not_loaded(tmp_path: Path) -> None:
     """A saved run goes on from its own baseline; silently it would go on from a stranger's."""
     Explorer(linear_baseline(), seed=1).save(tmp_path / "explorer.npz")
-    with pytest.raises(ValueError, match="baseline: not the one of .*explorer.npz"):
+    with pytest.raises(ValueError, match=r"baseline: not the one of .*explorer\.npz"):
         Explorer(UniformPolicy(K)).load(tmp_path / "explorer.npz")
 
 

@@ -287,3 +287,22 @@ def test_right_records_are_blocked_at_most_delta_of_the_time_with_all_looks() ->
         blocked += audit.result().verdict == "blocked"
 
     assert_rate_at_most(blocked, 500, 0.05)
+
+
+def test_a_restored_audit_knows_the_floor_of_the_policy_that_acts_now() -> None:
+    """The baseline's floor is 0.5, its successor's 0.05. Caught: right records of the successor blocked."""
+    base, new = ConstantPolicy([0.5, 0.5]), ConstantPolicy([0.95, 0.05])
+
+    def build() -> AuditedGate:
+        gate = AuditedGate(ChallengerGate(2), 2)
+        gate.reign(base, 0, 0)
+        return gate
+
+    gate, again = build(), build()
+    gate.reign(new, 0, 1)
+    rounds = play(new, ONE_CONTEXT, np.array([[0.5, 0.5]]), 600, np.random.default_rng(0), version=1)
+    for restored in (gate, again):
+        if restored is again:
+            again.restore(gate.state())
+        decision = restored.observe(rounds[300:] if restored is again else rounds[:300], new)
+        assert decision is None or decision.verdict == "hold"

@@ -119,8 +119,9 @@ def test_the_expected_score_is_at_most_the_true_gain_and_equal_where_both_show_t
 
 @pytest.mark.parametrize("extra", [0, 1])
 def test_under_swaps_the_score_credits_every_document_that_can_be_displayed(extra) -> None:
-    """All coins x all clicks: E z = sum over documents that can be displayed of (lam_h - lam_d) alpha, at most the
-    gain, and z >= -B. Caught: 1/e(position) in place of 1/rho, which is biased."""
+    """All coins x all clicks: E z = sum over documents that can be displayed of (lam_h - lam_d) alpha, lam the expected
+    discount of where the document is *shown*: at most the gain in what users are shown, and z >= -B. Caught: 1/e at the
+    position in place of 1/rho, which is biased; the discount of the rank, which is about lists that nobody sees."""
     rng = np.random.default_rng(1)
     e = np.array([1.0, 0.5, 0.3])
     display = SwapDisplay(e, probability=0.4, extra=extra)
@@ -130,8 +131,15 @@ def test_under_swaps_the_score_credits_every_document_that_can_be_displayed(extr
         pool, alpha = documents(np.zeros((n, 1)), [0, n]), rng.random(n)
         old, new = table(rng.random(n)), table(rng.random(n))
         expected = 0.0
+        lam_new, lam_old = np.zeros(n), np.zeros(n)
         for coins in itertools.product((0.2, 0.8), repeat=3):
             chance = 0.5 * math.prod(0.4 if u == 0.2 else 0.6 for u in coins[1:])
+            for lam, ranker in ((lam_new, new), (lam_old, old)):
+                row = display.show(ListCache(display.depth), ranker, pool, np.array([0]), np.array([coins])).displayed[
+                    0
+                ]
+                for j, d in enumerate(row):
+                    lam[d] += chance * scorer.discounts[j] if d >= 0 else 0.0
             shown = display.show(ListCache(display.depth), old, pool, np.array([0]), np.array([coins]))
             patterns, chances = zip(*click_patterns(shown.displayed[0], alpha, e))
             m = len(patterns)
@@ -142,10 +150,6 @@ def test_under_swaps_the_score_credits_every_document_that_can_be_displayed(extr
             z = scorer.paired(new, old, log)
             expected += chance * float(np.dot(chances, z.values))
             smallest = min(smallest, float(z.values.min()) / z.bound)
-        lam_new, lam_old = np.zeros(n), np.zeros(n)
-        for lam, ranker in ((lam_new, new), (lam_old, old)):
-            for j, d in enumerate(top_lists(ranker, pool, 3)[0]):
-                lam[d] = scorer.discounts[j] if d >= 0 else lam[d]
         possible = [d for d in top_lists(old, pool, display.depth)[0] if d >= 0]
         assert math.isclose(expected, sum((lam_new[d] - lam_old[d]) * alpha[d] for d in possible), abs_tol=1e-12)
         assert expected <= float((lam_new - lam_old) @ alpha) + 1e-12

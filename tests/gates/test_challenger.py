@@ -17,7 +17,7 @@ from seamark.gates.base import Gate
 from seamark.gates.challenger import ChallengerGate
 from seamark.kernels.challenger import paired_scores
 from seamark.persist import load_state, save_state
-from seamark.policies import ActingForm, CallablePolicy, ConstantPolicy, LinearPolicy, UniformPolicy
+from seamark.policies import ActingForm, CallablePolicy, ConstantPolicy, LinearPolicy, UniformPolicy, draw
 from seamark.rounds import Rounds
 
 LAST = math.inf
@@ -724,3 +724,30 @@ def test_reward_models_change_the_power_and_not_the_direction(model: Any) -> Non
     assert decision is not None
     assert decision.verdict == "promote"
     assert gate._slots.truncations.size == (1 if model is None else 3)
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+def test_a_candidate_is_never_scored_by_the_table_of_another_with_its_name(rollback: bool) -> None:
+    """Two functions of one name, the second a terrible one offered in a later reign. Caught: tables kept by id, which
+    deployed the second on what the first would have done, in every run."""
+    x, base = np.array([[1.0], [-1.0]]), UniformPolicy(2)
+
+    def named(right: float) -> CallablePolicy:
+        def function(contexts: Any) -> Any:
+            p = np.where(contexts[:, 0] > 0, right, 1 - right)
+            return np.column_stack([1 - p, p])
+
+        return CallablePolicy(function, 2, "model")
+
+    rng, gate, t = np.random.default_rng(0), ChallengerGate(2, first_freeze=200, rollback=rollback), 0
+    for version, right in enumerate((0.9, 0.05)):
+        gate.reign(base, t, version)
+        for i in range(6 if version else 2):
+            rows = rng.integers(0, 2, 200)
+            actions, p = draw(base.probabilities(x)[rows], rng.random(200))
+            rewards = (actions == (x[rows, 0] > 0)).astype(float)
+            decision = gate.observe(Rounds(x, rows, actions, rewards, p, np.full(200, version), t, True), base)
+            t += 200
+            assert version == 0 or decision is None or not decision.deploys
+            if i == 0:
+                gate.offer(named(right), t)

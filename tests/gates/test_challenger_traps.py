@@ -247,18 +247,20 @@ def test_trap_4_an_untruncated_control_variate_has_its_own_bound() -> None:
 
 
 def test_trap_5_the_largest_weight_follows_the_directed_law() -> None:
-    """(1 - eps) K / (eps (1 - s)), not 1 / floor - 1: with the latter as bound of an uncapped score, log1p is NaN."""
+    """(1 - eps) K / (eps (1 - s)) for candidates with the same floor, at most (1 / floor - 1) / (1 - s) for any; not
+    1 / floor - 1: with that as bound of an uncapped score, log1p is NaN."""
     k, eps, s = 10, 0.1, 0.5
     acts = ActingForm.epsilon_greedy(eps)
     d, h, other = (LinearPolicy(np.eye(k)[[i]].T.copy(), acts).frozen() for i in (0, 1, 2))
     gate = under_test(ChallengerGate(k, explore_share=s), d, other)
     largest = gate._slots.truncations[-1]
-    assert largest == pytest.approx((1 - eps) * k / (eps * (1 - s)))
+    assert largest == pytest.approx((1 / (eps / k) - 1) / (1 - s))
 
     x = np.ones((1, 1))
     p = gate.acting(d).probabilities(x)[0]  # directed at `other`, so that the actions of h get least
     u = (h.probabilities(x)[0] - d.probabilities(x)[0]) / p
-    assert u.max() == pytest.approx(largest)
+    assert u.max() == pytest.approx((1 - eps) * k / (eps * (1 - s)))
+    assert u.max() <= largest
     uncapped = (h.probabilities(x)[0] - d.probabilities(x)[0]).sum() - u.max()  # q = 1, r = 0
     wrong = score_bounds([1 / (eps / k) - 1])
     assert 1 + bet_grid(wrong)[0, 0] * uncapped < 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -273,3 +274,54 @@ def test_the_lower_limit_of_the_lift_holds_at_all_times_together() -> None:
         misses += missed
 
     assert_rate_at_most(misses, 400, 0.05)
+
+
+def test_rounds_twice_missing_or_with_wrong_propensities_raise_and_change_nothing() -> None:
+    """A leg counted ten times fired in 44 of 400 exact nulls; propensities raised to a cap promoted a worse policy."""
+    d, rng = two_actions(0.5), np.random.default_rng(0)
+    gate = HoldoutGate(2)
+    gate.reign(d, 0, 0)
+    rounds = play(d, ONE_CONTEXT, MEANS, 60, rng)
+    gate.observe(rounds[:20], d)
+    n = gate._n
+    with pytest.raises(ValueError, match="observed already"):
+        gate.observe(rounds[:20], d)
+    with pytest.raises(ValueError, match="missing before it"):
+        gate.observe(rounds[30:], d)
+    with pytest.raises(ValueError, match=r"propensities: 0\.6 is recorded where the deployed policy has 0\.5"):
+        gate.observe(replace(rounds[20:40], propensities=np.full(20, 0.6)), d)
+    assert gate._n == n
+    gate.observe(rounds[20:], d)
+    assert gate._n > n
+
+
+def test_reigns_that_the_gate_did_not_decide_earn_no_level() -> None:
+    """e-LOND pays for the gate's own deployments only. Caught: every change of the deployed policy counted."""
+    gate = HoldoutGate(2, guarantee="fdr", first_check=10)
+    for version in range(10):
+        deployed = two_actions(0.5 if version % 2 else 0.4)
+        gate.reign(deployed, 0, version)
+    gate.observe(play(deployed, ONE_CONTEXT, MEANS, 100, np.random.default_rng(0), version=9), deployed)
+    decision = gate.offer(two_actions(0.9), 100)
+
+    assert decision is not None
+    assert decision.evidence["alpha"] == pytest.approx(0.05 / 32)
+
+
+def test_a_restored_gate_can_be_asked_after_rounds_of_another_version_only() -> None:
+    d = two_actions(0.5)
+    first, second = (HoldoutGate(2, first_check=10) for _ in range(2))
+    for gate in (first, second):
+        gate.reign(d, 0, 1)
+    rounds = play(d, ONE_CONTEXT, MEANS, 100, np.random.default_rng(0), version=1)
+    first.observe(rounds[:80], d)
+    second.restore(first.state())
+    stale = replace(rounds[80:], versions=np.zeros(20, dtype=np.int64))
+    decisions = []
+    for gate in (first, second):
+        gate.observe(stale, d)
+        decisions.append(gate.offer(two_actions(0.9), 100))
+
+    assert decisions[0] is not None
+    assert decisions[1] is not None
+    assert decisions[0].evidence == decisions[1].evidence

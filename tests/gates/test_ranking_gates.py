@@ -29,9 +29,12 @@ from seamark.policies.rankers import (
     RerankedRanker,
     SwapDisplay,
     TableRanker,
+    serve,
     top_lists,
 )
-from seamark.rankings import RankingRounds, documents
+from seamark.rankings import RankingDraws, RankingRounds, Users, documents
+from seamark.worlds.clicks import find_model
+from seamark.worlds.ranking import Judged, RankingWorld
 
 
 def table(values) -> TableRanker:
@@ -165,6 +168,32 @@ def test_a_ranker_worse_at_ten_but_better_down_the_list_fools_the_released_gate_
         lambda: RankingChallengerGate(e, first_freeze=1),
     ):
         assert run(trap(seed)[0], make(), old, new, legs).version == 0
+
+
+def test_under_swaps_the_gate_certifies_what_users_are_shown() -> None:
+    """Exchanging ranks 1 and 2 changes little of what swaps show, ranks 3 and 5 much: better as it ranks, worse as it
+    is shown. Never deployed; with the discount of the rank it was, at once."""
+    e = np.ones(10)
+    alpha = np.tile([0.2, 0.45, 0.9, 0.1, 0.2, *[0.1] * 15], 50)
+    pool = documents(np.zeros((alpha.size, 1)), np.arange(0, alpha.size + 1, 20))
+    part = Judged(pool, np.zeros(alpha.size, dtype=np.int64), Users.position_based(pool, e, alpha))
+    world = RankingWorld("swaps", part, part, find_model("perfect"), 4)
+    old = table(np.tile(-np.arange(20.0), 50))
+    order = np.arange(20)
+    order[[0, 1, 2, 4]] = [1, 0, 4, 2]
+    values = np.zeros(20)
+    values[order] = -np.arange(20.0)
+    new, display = table(np.tile(values, 50)), SwapDisplay(e)
+    assert world.value(new) > world.value(old) + 0.01
+    assert world.value(new, display) < world.value(old, display) - 0.01
+
+    gate = RankingChallengerGate(display, first_freeze=1)
+    explorer = Explorer(old, gate=gate, learner=Fixed(new), schedule="every:500")
+    rng, cache = np.random.default_rng(0), ListCache(display.depth)
+    for t in range(0, 20_000, 500):
+        draws = RankingDraws(world.queries(rng.random(500)), rng.random((500, 10)), rng.random((500, 10)), rng)
+        explorer.absorb(serve(explorer.deployed, display, world.train.users, draws, cache, first=t, version=0))
+    assert explorer.version == 0
 
 
 def test_the_deployed_rankers_upper_bound_starts_anew_with_its_own_rounds() -> None:

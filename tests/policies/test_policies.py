@@ -139,7 +139,7 @@ def test_a_refitted_estimator_does_not_change_the_frozen_copy() -> None:
 
     assert np.array_equal(frozen.probabilities(X), before)
     assert not np.allclose(policy.probabilities(X), before)
-    assert frozen.id == policy.id
+    assert frozen.id != policy.id
     assert frozen.min_probability == 0.01
 
 

@@ -4,7 +4,9 @@ Worth of a ranker f, additive over documents and cut at the display (position-ba
 
 .. math:: V(f) = E_q \sum_d \lambda(rank_f(d|q)) \alpha(q, d), \quad \lambda(j) = 1\{j \le \kappa\} / \log_2(1 + j)
 
-alpha: probability of a click once looked at. The incumbent d displays D_t; a click at position j counts 1/e(j):
+alpha: probability of a click once looked at. Where the order is not shown as it is, lambda(rank) is the expected
+discount of the position at which that rank is shown (`shown_discounts`): V is what users are shown, of both rankers.
+The incumbent d displays D_t; a click at position j counts 1/e(j):
 
 .. math:: z_t = \sum_{d \in D_t} c_d [\lambda(rank_h(d)) - \lambda(rank_d(d))] / e(j_d)
 
@@ -71,6 +73,20 @@ def discounts_at(kappa: int, discounts: ArrayLike | None = None) -> FloatArray:
     return lam
 
 
+def shown_discounts(display: Display, discounts: FloatArray) -> FloatArray:
+    """E[lambda(position) | rank] among n documents at [n, rank - 1], shape (depth + 1, depth); 0 where not shown."""
+    out = np.zeros((display.depth + 1, display.depth))
+    for n in range(1, display.depth + 1):
+        law = display.law(n)
+        if law is None:
+            raise NoFloor(
+                "display: its propensities have no floor that is known beforehand, so the score of a round has no "
+                "bound. Show the order as it is, or with swaps (SwapDisplay)."
+            )
+        out[n, :n] = law[:n] @ discounts
+    return out
+
+
 def ranges(display: Display, discounts: FloatArray) -> Ranges:
     r"""Bounds of one round's scores under a display whose propensities follow from ranks.
 
@@ -84,19 +100,11 @@ def ranges(display: Display, discounts: FloatArray) -> Ranges:
     Under swaps, rho(rank) replaces e and the worst displayable list of any length counts. Assumes discounts that
     are non-negative and a deterministic incumbent (the order that is swapped).
     """
-    kappa, depth = display.examination.size, display.depth
     lower, candidate = 0.0, 0.0
-    for n in range(1, depth + 1):
-        law = display.law(n)
-        if law is None:
-            raise NoFloor(
-                "display: its propensities have no floor that is known beforehand, so the score of a round has no "
-                "bound. Show the order as it is, or with swaps (SwapDisplay)."
-            )
-        inverse = 1.0 / (law[:n] @ display.examination)
-        lam = np.zeros(n)
-        lam[: min(n, kappa)] = discounts[:n]
-        shown = min(n, kappa)
+    worth, looked_at = shown_discounts(display, discounts), shown_discounts(display, display.examination)
+    for n in range(1, display.depth + 1):
+        lam, inverse = worth[n, :n], 1.0 / looked_at[n, :n]
+        shown = min(n, display.examination.size)
         lower = max(lower, float(np.sort(lam * inverse)[::-1][:shown].sum()))
         candidate = max(candidate, float((np.sort(lam)[::-1] * np.sort(inverse)[::-1])[:shown].sum()))
     return Ranges(lower, candidate, lower)
@@ -134,8 +142,7 @@ class RankingScorer:
             raise ValueError(f"ceiling: {ceiling}; must be positive.")
         self.ceiling = float(ceiling)
         self.ranges = ranges(self.display, self.discounts)
-        self._by_rank = np.zeros(self.display.depth)
-        self._by_rank[: self.kappa] = self.discounts
+        self._by_rank = shown_discounts(self.display, self.discounts)
         self._cache = ListCache(self.display.depth, capacity=rankers_kept)
 
     def bound(self, new: Ranker, deployed: Ranker) -> float:
@@ -234,6 +241,7 @@ class RankingSums:
         self.display = as_display(display)
         self.kappa = int(self.display.examination.size)
         self.discounts = discounts_at(self.kappa, discounts)
+        self._by_rank = np.zeros((0, 0)) if semantics == "released" else shown_discounts(self.display, self.discounts)
         self.semantics = semantics
         self.cap = cap if semantics == "released" else 0.0
         self.after_deployment = after_deployment or ("restart" if semantics == "paper" else "keep")
@@ -384,8 +392,8 @@ class RankingSums:
         if self.semantics == "released":
             discounts_of_list(scores, pool.offsets, pool.keys, queries, weights, out)
         else:
-            scratch = np.empty(self.kappa, dtype=np.int64)
-            discounts_of_top(scores, pool.offsets, pool.keys, queries, self.discounts, scratch, out)
+            scratch = np.empty(self.display.depth, dtype=np.int64)
+            discounts_of_top(scores, pool.offsets, pool.keys, queries, self._by_rank, scratch, out)
 
     def _sums(self, lam: FloatArray) -> Moments:
         from seamark.kernels.ranking import sums_of_discounts

@@ -177,7 +177,8 @@ def run_ranking_cell(
     at = evaluation_rounds(config.rounds)
     points, curves = set(at), _Curves(world)
     sums = Sums()
-    values = [world.value(baseline.ranker)]
+    display = method.display(config.options, world) if method.draws and gate is not None else None
+    values = [world.value(baseline.ranker, display)]
     deployments: list[dict[str, Any]] = []
     learning = 0.0
     curves.evaluate(agent, sums)
@@ -200,7 +201,7 @@ def run_ranking_cell(
         sums.gain, sums.worst = float(running[-1]), min(sums.worst, float(running.min()))
         if isinstance(agent, GatedRanking):
             for decision in agent.explorer.deployments[len(deployments) :]:
-                values.append(world.value(cast(Ranker, decision.policy)))
+                values.append(world.value(cast(Ranker, decision.policy), display))
                 deployments.append(
                     {
                         "at": decision.at, "from": len(values) - 2, "to": len(values) - 1,

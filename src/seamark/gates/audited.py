@@ -81,7 +81,10 @@ class AuditedGate:
 
     def state(self) -> dict[str, Any]:
         blocked = None if self._blocked is None else list(self._blocked.reasons)
-        return {"gate": self.gate.state(), "reigns": self._reigns, "version": self._version, "blocked": blocked}
+        return {
+            "gate": self.gate.state(), "reigns": self._reigns, "version": self._version, "blocked": blocked,
+            "floor": self.audit.floor,
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """The gate's bits; the audit begins anew at a level of its own, unless it had blocked."""
@@ -90,7 +93,7 @@ class AuditedGate:
         self.gate.restore(state["gate"])
         self._reigns, self._version = int(state["reigns"]) + 1, int(state["version"])
         delta = self.audit_delta / (self._reigns * (self._reigns + 1))
-        self.audit = PropensityAudit(self.n_actions, delta=delta, floor=self.audit.floor)
+        self.audit = PropensityAudit(self.n_actions, delta=delta, floor=state["floor"])
         self._blocked = None
         if state["blocked"] is not None:
             parts = [reason.partition(":") for reason in state["blocked"]]

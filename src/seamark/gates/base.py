@@ -72,6 +72,16 @@ class Gate(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
+def check_next(rounds: Any, expected: int | None) -> None:
+    """Raises unless the rounds begin where the last ones ended: evidence takes every round, in order, each once."""
+    if expected is not None and rounds.first != expected:
+        what = "were observed already" if rounds.first < expected else "are missing before it"
+        raise ValueError(
+            f"rounds: first is {rounds.first}, expected {expected}; rounds {what}. Evidence takes every round in "
+            "decision order, each once; one without a reward counts with the default. Number them: first=."
+        )
+
+
 class Records:
     """Columns of checks: cheap to append to, cheap to keep."""
 

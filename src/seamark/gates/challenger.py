@@ -114,8 +114,7 @@ class ChallengerGate(Contest):
         if self._scorer.model is None:
             largest = 0.0  # without a reward model all truncations are the same score
         elif floor > 0 and share > 0:
-            exploration = self.n_actions * floor
-            largest = max(0.0, 1 - exploration) * self.n_actions / (exploration * (1 - share))
+            largest = max(0.0, (1 / floor - 1) / (1 - share))  # p >= (1 - share) floor where the candidate explores
         elif floor > 0:
             largest = max(0.0, 1 / floor - 1)
         return truncations(self.estimators, largest)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from seamark.gates.base import Decision, Records, Verdict
+from seamark.gates.base import Decision, Records, Verdict, check_next
 from seamark.gates.slots import PINNED, Slot, Slots
 from seamark.gates.spending import Guarantee, Spending, reign_margin
 from seamark.policies.saving import policy_from, policy_state
@@ -142,12 +142,7 @@ class Contest(ABC):
         now = self._incumbent
         if now is None or (deployed is not now.policy and deployed.id != now.id):
             raise ValueError("deployed: not the policy of this reign; tell the gate of every change: reign(...).")
-        if self._next is not None and rounds.first != self._next:
-            what = "were observed already" if rounds.first < self._next else "are missing before it"
-            raise ValueError(
-                f"rounds: first is {rounds.first}, expected {self._next}; rounds {what}. Evidence takes every round in "
-                "decision order, each once; one without a reward counts with the default. Number them: first=."
-            )
+        check_next(rounds, self._next)
         return now
 
     def _move_on(self, rounds: Any, incumbent: Incumbent) -> list[str]:

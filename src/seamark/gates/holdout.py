@@ -21,7 +21,8 @@ import numpy as np
 
 from seamark.estimation.eprocess import empirical_bernstein_log_evidence, lift_lower
 from seamark.estimation.tables import DENSE_CELLS, DenseTables, RoundLog, SparseTables
-from seamark.gates.base import Decision, Records, Verdict
+from seamark.gates.base import Decision, Records, Verdict, check_next
+from seamark.gates.scoring import PROPENSITY_TOLERANCE
 from seamark.gates.spending import Guarantee, Spending, reign_margin
 from seamark.policies import Policy
 from seamark.rounds import FloatArray, Rounds, n_contexts
@@ -83,8 +84,10 @@ class HoldoutGate:
         self._records = Records(*_COLUMNS)
         self._deployed: Policy | None = None
         self._given: Policy | None = None  # the first one: it may be code, so it is not saved but given again
-        self._version = self._reign = self._check = self._checks = self._deployments = 0
+        self._version = self._reign = self._checked = self._checks = self._deployments = 0
         self._began = self._next_check = self._n = 0
+        self._next: int | None = None  # sequence number of the round to come
+        self._chosen: str | None = None  # id of the policy that the last decision deployed
         self._sums: list[_Tables] = []
         self._pending: list[dict[str, Any]] | None = None
 
@@ -103,32 +106,49 @@ class HoldoutGate:
 
     def reign(self, deployed: Policy, at: int, version: int) -> None:
         """A new incumbent: the set-aside rounds have spoken, so they are discarded."""
-        self._deployments += self._deployed is not None
+        self._deployments += self._chosen == deployed.id
         self._deployed, self._version = deployed.frozen(), version
         self._given = self._deployed if self._given is None else self._given
-        self._reign, self._check, self._n = self._reign + 1, 0, 0
-        self._began, self._next_check = at, self.first_check
+        self._reign, self._checked, self._n = self._reign + 1, 0, 0
+        self._began, self._next_check, self._chosen = at, self.first_check, None
         self._sums, self._pending = [], None
 
     def acting(self, deployed: Policy) -> Policy:
         return deployed
 
     def observe(self, rounds: Rounds, deployed: Policy) -> None:
-        """Keeps the set-aside rounds that the deployed policy decided."""
+        """Keeps the set-aside rounds that the deployed policy decided. Nothing has changed when it raises."""
+        check_next(rounds, self._next)
         mine = _chosen(rounds, self.set_aside(rounds) & (rounds.versions == self._version))
+        self._check(mine)
+        self._next = rounds.last
+        if len(rounds) and not self._sums:
+            self._sums = [self._storage(rounds) for _ in self._used_centres()]
+            for sums, state in zip(self._sums, self._pending or ()):
+                sums.restore(state)
+            self._pending = None
+        if not len(mine):
+            return
+        for sums, centre in zip(self._sums, self._used_centres()):
+            sums.add(mine, (mine.rewards - centre) / mine.propensities)
+        self._n += len(mine)
+
+    def _check(self, mine: Rounds) -> None:
+        """Raises unless rewards are in [0, 1] and propensities those of the deployed policy."""
+        assert self._deployed is not None  # `reign` comes first
         if not len(mine):
             return
         bad = ~((mine.rewards >= 0) & (mine.rewards <= 1))
         if bad.any():
             raise ValueError(f"rewards: {mine.rewards[bad][0]}; must be in [0, 1].")
-        if not self._sums:
-            self._sums = [self._storage(mine) for _ in self._used_centres()]
-            for sums, state in zip(self._sums, self._pending or ()):
-                sums.restore(state)
-            self._pending = None
-        for sums, centre in zip(self._sums, self._used_centres()):
-            sums.add(mine, (mine.rewards - centre) / mine.propensities)
-        self._n += len(mine)
+        expected = self._deployed.probabilities(mine.contexts())[np.arange(len(mine)), mine.actions]
+        off = ~(np.abs(mine.propensities - expected) <= PROPENSITY_TOLERANCE * expected)
+        if off.any():
+            row = int(off.argmax())
+            raise ValueError(
+                f"propensities: {mine.propensities[row]:.3g} is recorded where the deployed policy has "
+                f"{expected[row]:.3g}. Log the probability used to draw the action, unclipped."
+            )
 
     def _storage(self, rounds: Rounds) -> _Tables:
         if not rounds.recurring:
@@ -156,18 +176,19 @@ class HoldoutGate:
         policy = candidate.frozen()
         if self._n == 0 or policy.id == self._deployed.id:
             return None
-        self._check += 1
+        self._checked += 1
         self._checks += 1
-        alpha = self.spending.level(self._reign, self._check, frozen=self._checks, deployments=self._deployments)
+        alpha = self.spending.level(self._reign, self._checked, frozen=self._checks, deployments=self._deployments)
         evidence, threshold = self.log_evidence(policy), -math.log(alpha)
         lift = self.lift(policy, alpha)
         promotes = evidence >= threshold  # false for NaN
         verdict: Verdict = "promote" if promotes else "hold"
         numbers = {
-            "reign": self._reign, "check": self._check, "alpha": alpha, "threshold": threshold, "n": self._n,
+            "reign": self._reign, "check": self._checked, "alpha": alpha, "threshold": threshold, "n": self._n,
             "log_evidence": evidence, "mean_lift": lift.mean, "lift_lower": lift.lower, "policy": policy.id,
         }  # fmt: skip
         self._records.add(at=at, verdict=verdict, **{name: numbers[name] for name in _COLUMNS[1:-1]})
+        self._chosen = policy.id if promotes else None
         reason = "evidence-reached-threshold" if promotes else "evidence-below-threshold"
         if not math.isfinite(evidence):
             reason = "candidate-not-finite"
@@ -242,7 +263,7 @@ class HoldoutGate:
                 theirs = state["settings"][name]
                 raise ValueError(f"{name}: {mine}, but the saved gate has {theirs}; build it alike.")
         for name in _COUNTERS:
-            setattr(self, name, int(state["counters"][name]))
+            setattr(self, name, state["counters"][name])
         if state["deployed"] is not None:
             self._deployed = policy_from(state["deployed"], self._given)
         self._sums, self._pending = [], list(state["sums"]) or None
@@ -250,7 +271,7 @@ class HoldoutGate:
 
 
 _COUNTERS = (
-    "_version", "_reign", "_check", "_checks", "_deployments", "_began", "_next_check", "_n",
+    "_version", "_reign", "_checked", "_checks", "_deployments", "_began", "_next_check", "_n", "_next", "_chosen",
 )  # fmt: skip
 
 

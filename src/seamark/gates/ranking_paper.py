@@ -52,10 +52,10 @@ class RankingPaperGate:
         if not 0 < delta <= 1:
             raise ValueError(f"delta: {delta}; must be in (0, 1].")
         self.delta, self.semantics = delta, semantics
-        self.sums = RankingSums(
-            display, discounts=discounts, semantics=semantics, cap=cap, after_deployment=after_deployment
-        )
         try:
+            self.sums = RankingSums(
+                display, discounts=discounts, semantics=semantics, cap=cap, after_deployment=after_deployment
+            )
             self.ranges = ranges(self.sums.display, self.sums.discounts)
         except NoFloor as error:
             raise GateRefusal(f"paper gate: {error}") from None

@@ -50,7 +50,8 @@ class Probabilities:
         return True
 
     def table(self, place: int, key: Any, predict: Any) -> tuple[FloatArray, bool]:
-        """The table of a place for the content `key`, filled by `predict` if it holds another; and its validity."""
+        """The table of a place for `key` (slot, incumbent, number of fits), filled by `predict` if it holds another's;
+        and its validity. The key is the slot itself, not its id: a name may come back with another content."""
         if place not in self._filled or self._filled[place][0] != key:
             assert self._pool is not None  # `tabulated` was asked
             self._tables[place] = predict(self._pool)
@@ -62,7 +63,7 @@ class Probabilities:
         bad = []
         if tabulated:
             for place, slot in slots.live():
-                if not self.table(place, slot.id, slot.policy.probabilities)[1]:
+                if not self.table(place, slot, slot.policy.probabilities)[1]:
                     bad.append(place)
             return self._tables, bad
         h = np.zeros((self.n_places, len(rounds), self.n_actions))
@@ -75,7 +76,7 @@ class Probabilities:
 
     def of_deployed(self, incumbent: Incumbent, rounds: Rounds, tabulated: bool) -> tuple[FloatArray, bool]:
         if tabulated:
-            return self.table(self.n_places, incumbent.id, incumbent.policy.probabilities)
+            return self.table(self.n_places, incumbent, incumbent.policy.probabilities)
         d = np.ascontiguousarray(incumbent.policy.probabilities(rounds.contexts()), dtype=np.float64)
         return d, is_distribution(d)
 

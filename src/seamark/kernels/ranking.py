@@ -320,6 +320,15 @@ def _log_add(a, b):
 
 
 @njit(**_STRICT)
+def list_length(row):
+    """How many documents a list has before its padding."""
+    n = 0
+    while n < row.size and row[n] >= 0:
+        n += 1
+    return n
+
+
+@njit(**_STRICT)
 def pdgd_coefficients(s, first, n, row, clicks, coefficients):
     """coefficients[i] = sum over preferences of rho times the derivative, signed; returns whether there are any.
 
@@ -328,9 +337,7 @@ def pdgd_coefficients(s, first, n, row, clicks, coefficients):
     P(R*) / P(R) = prod_{m = a+1..b} (T_m + e^{f at b}) / (T_m + e^{f at a}), T_m = sum of exp over everything from
     position m on, without the document at b. In logs throughout.
     """
-    length = 0
-    while length < row.size and row[length] >= 0:
-        length += 1
+    length = list_length(row)
     last = -1
     for j in range(length):
         if clicks[j] != 0:
@@ -570,16 +577,17 @@ def rank_in(row, document):
 def paired_scores(queries, displayed, clicks, inverse, top_new, top_old, discounts, ceiling, out_scores):
     """z = sum over clicked displayed documents of (discount by new - discount by old) * inverse propensity.
 
-    The inverse is cut at `ceiling` where the new ranker promotes the document.
+    discounts[n, rank - 1]: in a list of n documents. The inverse is cut at `ceiling` where the new ranker promotes.
     """
     for t in range(queries.size):
         q = queries[t]
         z = 0.0
+        worth = discounts[list_length(top_old[q])]
         for j in range(displayed.shape[1]):
             if clicks[t, j] != 0:
                 new = rank_in(top_new[q], displayed[t, j])
                 old = rank_in(top_old[q], displayed[t, j])
-                gain = (discounts[new] if new >= 0 else 0.0) - (discounts[old] if old >= 0 else 0.0)
+                gain = (worth[new] if new >= 0 else 0.0) - (worth[old] if old >= 0 else 0.0)
                 weight = inverse[t if inverse.shape[0] > 1 else 0, j]
                 z += gain * (min(weight, ceiling) if gain > 0.0 else weight)
         out_scores[t] = z
@@ -669,16 +677,16 @@ def add_clicks(start, queries, displayed, clicks, inverse, W1, W2, seen, keys, v
 
 @njit(**_STRICT)
 def discounts_of_top(scores, offsets, keys, queries, discounts, scratch, out):
-    """out[document] = discounts[rank - 1] for the top of each query given, 0 below."""
+    """out[document] = discounts[n, rank - 1] for the top n of each query given, 0 below."""
     for k in range(queries.size):
         first = offsets[queries[k]]
         last = offsets[queries[k] + 1]
         for i in range(first, last):
             out[i] = 0.0
         top_documents(scores[first:last], keys, first, last, scratch)
-        for j in range(scratch.size):
-            if scratch[j] >= 0:
-                out[scratch[j]] = discounts[j]
+        n = list_length(scratch)
+        for j in range(n):
+            out[scratch[j]] = discounts[n, j]
 
 
 @njit(**_STRICT)

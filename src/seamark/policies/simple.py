@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from seamark.policies.base import Policy, content_id
+from seamark.policies.content import digest
 from seamark.rounds import Csr, Features, FloatArray, n_contexts
 
 
@@ -140,7 +141,11 @@ class CallablePolicy:
 
 @dataclass(frozen=True, eq=False)
 class EstimatorPolicy:
-    """Any fitted model with `predict_proba` and `classes_` (scikit-learn's interface) whose classes are actions."""
+    """Any fitted model with `predict_proba` and `classes_` (scikit-learn's interface) whose classes are actions.
+
+    Its identity is its content, hashed: another fit is another policy. A model that cannot be hashed (it cannot be
+    taken apart) is known by `name` alone, which must then be new for every fit.
+    """
 
     estimator: Any
     n_actions: int
@@ -149,12 +154,10 @@ class EstimatorPolicy:
     min_probability: float = 0.0
 
     @property
-    def _name(self) -> str:
-        return self.name or f"{type(self.estimator).__name__}-{id(self.estimator)}"
-
-    @property
     def id(self) -> str:
-        return content_id("estimator", {"name": self._name, "n_actions": self.n_actions})
+        return content_id(
+            "estimator", {"name": self.name, "content": _content(self.estimator, self.name), "n": self.n_actions}
+        )
 
     def probabilities(self, contexts: Features) -> FloatArray:
         n = n_contexts(contexts)
@@ -167,7 +170,18 @@ class EstimatorPolicy:
     def frozen(self) -> EstimatorPolicy:
         import copy
 
-        return EstimatorPolicy(copy.deepcopy(self.estimator), self.n_actions, self._name, self.min_probability)
+        return EstimatorPolicy(copy.deepcopy(self.estimator), self.n_actions, self.name, self.min_probability)
+
+
+def _content(estimator: Any, name: str) -> str:
+    try:
+        return digest(estimator)
+    except Exception as error:  # whatever taking a stranger's object apart may raise
+        if not name:
+            raise ValueError(
+                f"estimator: a {type(estimator).__name__} cannot be hashed ({error}); give every fit a name of its own."
+            ) from None
+        return ""
 
 
 def for_estimators(contexts: Features) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from seamark.estimation.ranking_metrics import CUTOFF, dcg_weights, ideal_dcg, ndcg
-from seamark.policies.rankers import LinearRanker, Ranker, top_lists
+from seamark.estimation.ranking_scores import shown_discounts
+from seamark.policies.rankers import Display, LinearRanker, Ranker, top_lists
 from seamark.randomness import Stream, stream
 from seamark.rankings import Clicks, Documents, Users, documents
 from seamark.rounds import FloatArray, IntArray
@@ -69,6 +70,14 @@ class Judged:
         """Mean nDCG@10 and mean expected click-DCG@10 of a ranker shown as it ranks, exact."""
         lists = top_lists(ranker, self.pool, CUTOFF)
         return float(ndcg(lists, self.grades, self.pool.offsets).mean()), float(self.gain(lists).mean())
+
+    def shown_value(self, ranker: Ranker, display: Display) -> float:
+        """Mean expected click-DCG@10 of a ranker shown through `display`, exact: over its draws, too."""
+        worth = shown_discounts(display, dcg_weights(display.examination.size))
+        lists = top_lists(ranker, self.pool, display.depth)
+        there = lists >= 0
+        attraction = np.where(there, self.users.attraction[lists], 0.0)
+        return float((attraction * worth[there.sum(axis=1)]).sum(axis=1).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +140,10 @@ class RankingWorld:
         """Queries, uniformly with replacement."""
         return np.minimum((uniforms * self.n_queries).astype(np.int64), self.n_queries - 1)
 
-    def value(self, ranker: Ranker) -> float:
-        """Exact expected click-DCG@10 over the population of queries: the judge of safety."""
-        return self.train.score(ranker)[1]
+    def value(self, ranker: Ranker, display: Display | None = None) -> float:
+        """Exact expected click-DCG@10 over the population of queries, shown as ranked or through `display`: the judge
+        of safety."""
+        return self.train.score(ranker)[1] if display is None else self.train.shown_value(ranker, display)
 
 
 @dataclass(frozen=True, eq=False)
