@@ -90,3 +90,23 @@ def small_world(
     return SupervisedWorld(
         name, features, labels, test_features, test_labels, n_actions, right, wrong, sha256, ()
     )  # fmt: skip
+
+
+class Raising:
+    """A learner that fails when it is to learn; a factory of it stands in a methods table."""
+
+    def __init__(self, policy: Any, error: BaseException) -> None:
+        self.policy, self.error = policy, error
+
+    @classmethod
+    def factory(cls, error: BaseException) -> Any:
+        def make(options: Any, world: Any, baseline: Any, setting: Any) -> Raising:
+            return cls(getattr(baseline, "policy", None) or baseline.ranker, error)
+
+        return make
+
+    def update(self, rounds: Any) -> None:
+        raise self.error
+
+    def candidate(self) -> Any:
+        return self.policy

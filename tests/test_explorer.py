@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from seamark import Explorer, GateRefusal
-from seamark.explorer import replay
 from seamark.gates import AlwaysGate, Decision, MeansGate, NeverGate, PaperGate
 from seamark.learners.gradient import IPSGradient
 from seamark.policies import ActingForm, CallablePolicy, ConstantPolicy, LinearPolicy, Policy, UniformPolicy
@@ -19,6 +18,11 @@ from support import csr, drawn_rounds, in_form, random_linear, with_zeros
 K, D = 2, 3
 POOL = with_zeros(np.random.default_rng(1), 40, D)
 TRUTH = np.array([1.0, -1.0, 0.5])
+
+
+def replay(explorer: Explorer, rounds: list[Rounds]) -> list[Decision]:
+    """The decisions that the explorer takes over legs that already happened."""
+    return [decision for decision in map(explorer.absorb, rounds) if decision is not None]
 
 
 def linear_baseline(floor: float = 0.4) -> LinearPolicy:
@@ -405,6 +409,32 @@ def test_an_explorer_of_another_baseline_is_not_loaded(tmp_path: Path) -> None:
     Explorer(linear_baseline(), seed=1).save(tmp_path / "explorer.npz")
     with pytest.raises(ValueError, match=r"baseline: not the one of .*explorer\.npz"):
         Explorer(UniformPolicy(K)).load(tmp_path / "explorer.npz")
+
+
+def test_a_classifier_is_a_baseline_as_it_is() -> None:
+    """Its classes must be the actions; anything else is told what to do."""
+    from sklearn.linear_model import LogisticRegression
+
+    y = np.arange(len(POOL)) % K
+    model = LogisticRegression().fit(POOL, y)
+    explorer = Explorer(model, seed=0)
+
+    assert explorer.decide(POOL).propensities.min() > 0
+    assert explorer.deployed.probabilities(POOL) == pytest.approx(model.predict_proba(POOL))
+    with pytest.raises(ValueError, match=r"classes are \[1, 2\], not the actions 0 to 1"):
+        Explorer(LogisticRegression().fit(POOL, y + 1))
+    with pytest.raises(TypeError, match=r"a function is no policy; give policies\.CallablePolicy"):
+        Explorer(lambda x: x)
+    with pytest.raises(TypeError, match="a str is no policy"):
+        Explorer("uniform")
+
+
+def test_probabilities_that_are_no_numbers_decide_nothing() -> None:
+    """Caught: an action drawn from NaN, with propensity NaN."""
+    explorer = Explorer(LinearPolicy(np.full((K, D), np.nan), ActingForm.softmax(1.0, floor=0.1)))
+    with pytest.raises(ValueError, match=r"probabilities: row 0 is \[nan.* must be finite"):
+        explorer.decide(POOL)
+    assert explorer.open_decisions == 0
 
 
 def test_impossible_explorers_are_refused() -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from seamark.gates import ChallengerGate, Decision, Gate, Schedule
+from seamark.gates.base import training_part
 from seamark.learners.base import Learner
+from seamark.learners.default import default_learner
 from seamark.pending import Pending
 from seamark.persist import load_state, save_state
-from seamark.policies import Policy, draw
+from seamark.policies import Policy, as_policy, draw
 from seamark.policies.saving import policy_from, policy_state
 from seamark.rounds import FloatArray, IntArray, Rounds, as_features, n_contexts
 
@@ -46,6 +48,7 @@ class Explorer:
     >>> bool(explorer.deployed.probabilities(np.array([[1.0]]))[0, 1] > 0.6)
     True
 
+    baseline: a policy, or a classifier with scikit-learn's interface whose classes are the actions 0, 1, ...
     learner: "portfolio" (the default, needs no tuning), "ips" (the paper's, from a linear baseline), or any `Learner`.
     schedule: when candidates are offered to the gate; see `Schedule.parse`.
     window: a decision still without reward after this many later ones is closed with `default_reward` (None: wait
@@ -54,7 +57,7 @@ class Explorer:
 
     def __init__(
         self,
-        baseline: Policy,
+        baseline: Any,
         *,
         gate: Gate | None = None,
         learner: Learner | str = "portfolio",
@@ -64,9 +67,9 @@ class Explorer:
         default_reward: float = 0.0,
         on_decision: Callable[[Decision], None] | None = None,
     ) -> None:
-        self.baseline = self.deployed = baseline.frozen()
-        self.learner = default_learner(learner, baseline) if isinstance(learner, str) else learner
-        self.gate: Gate = gate if gate is not None else ChallengerGate(baseline.n_actions)
+        self.baseline = self.deployed = as_policy(baseline).frozen()
+        self.learner = default_learner(learner, self.baseline) if isinstance(learner, str) else learner
+        self.gate: Gate = gate if gate is not None else ChallengerGate(self.baseline.n_actions)
         self.schedule = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
         self.version = 0
         self.t = 0
@@ -179,29 +182,3 @@ class Explorer:
         self._pending.restore(state["pending"])
         self._rng.bit_generator.state = state["rng"]
         return self
-
-
-def training_part(gate: Gate, rounds: Rounds) -> Rounds:
-    """The rounds that may teach: all of them, unless the gate sets some aside to judge."""
-    chosen: Rounds = getattr(gate, "training_part", lambda whole: whole)(rounds)
-    return chosen
-
-
-def default_learner(name: str, baseline: Policy) -> Learner:
-    """The learner of that name with its defaults, warm-started from the baseline."""
-    from seamark.learners.default import DefaultLearner
-    from seamark.learners.gradient import IPSGradient
-    from seamark.policies import LinearPolicy
-
-    if name == "portfolio":
-        return DefaultLearner(baseline)
-    if name != "ips":
-        raise ValueError(f"learner: {name!r}; must be 'portfolio', 'ips' or a learner object.")
-    if not isinstance(baseline, LinearPolicy):
-        raise ValueError("learner: 'ips' starts from a linear baseline's weights; pass a learner object instead.")
-    return IPSGradient(baseline.weights, baseline.acts, tau=baseline.acts.tau or 1.0, lr=0.01)
-
-
-def replay(explorer: Explorer, legs: Sequence[Rounds]) -> list[Decision]:
-    """The decisions that the explorer takes over rounds that already happened."""
-    return [d for d in map(explorer.absorb, legs) if d is not None]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support import Raising
 
 from seamark.cli import main
 from seamark.cli.run import settle
@@ -220,9 +221,7 @@ def test_a_run_from_a_file_is_the_run_from_flags(seamark: Any, tmp_path: Path) -
 def test_a_failed_cell_ends_with_one(seamark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are done, outputs are written, and stderr has one line per failure."""
 
-    def broken(*_: Any) -> Any:
-        raise RuntimeError("singular")
-
+    broken = Raising.factory(RuntimeError("singular"))
     monkeypatch.setitem(methods.METHODS, "ips", replace(methods.METHODS["ips"], learner=broken))
     ended = seamark("run", "--data", "train.txt:test.txt", *QUICK, "--out", "out")
 
@@ -255,9 +254,7 @@ def test_an_interruption_ends_with_one_and_says_how_to_go_on(
 ) -> None:
     """One line with what is done and what resumes."""
 
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
+    interrupted = Raising.factory(KeyboardInterrupt())
     monkeypatch.setitem(methods.METHODS, "ips", replace(methods.METHODS["ips"], learner=interrupted))
     ended = seamark("run", "--data", "train.txt:test.txt", *QUICK, "--out", "out")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support import Raising
 from typer.testing import CliRunner
 
 from seamark.cli import app, main
@@ -168,9 +169,7 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path, monkeyp
     """The error is kept in one line."""
     from dataclasses import replace
 
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError("no\nluck")
-
+    broken = Raising.factory(ZeroDivisionError("no\nluck"))
     monkeypatch.setitem(METHODS, "bsea", replace(METHODS["bsea"], learner=broken))
     outcome = execute(planned(seeds=1), tmp_path, jobs=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from seamark.experiments import methods, run
 from seamark.experiments.cell import CellConfig
 from seamark.experiments.run import Outcome, Plan, RunConfig, Watcher, execute, plan, read_cell, write_outputs
 from seamark.worlds.supervised import SupervisedWorld
-from support import csr, small_world
+from support import Raising, csr, small_world
 
 TIMES = ("seconds", "rounds_per_second")
 
@@ -111,9 +112,7 @@ def test_one_job_or_two_give_the_same_numbers(tmp_path: Path) -> None:
 def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is kept in one line, nothing is written for the cell, and running again tries it again."""
 
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError("no\nluck")
-
+    broken = Raising.factory(ZeroDivisionError("no\nluck"))
     monkeypatch.setitem(methods.METHODS, "bsea", replace(methods.METHODS["bsea"], learner=broken))
     diary = Diary()
     outcome = execute(planned(), tmp_path, jobs=2, watcher=diary)
@@ -156,9 +155,7 @@ def test_a_result_that_cannot_be_written_fails_its_own_cell_only(
 def test_a_run_where_every_cell_fails_still_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs are written without any cell."""
 
-    def broken(*_: Any) -> Any:
-        raise ValueError("nothing works")
-
+    broken = Raising.factory(ValueError("nothing works"))
     monkeypatch.setitem(methods.METHODS, "sea", replace(methods.METHODS["sea"], learner=broken))
     outcome = execute(planned(methods="sea", seeds=1), tmp_path, jobs=1)
     write_outputs(outcome, tmp_path, command="seamark run", config={"data": "small"})
@@ -304,9 +301,7 @@ def test_what_finished_before_an_interruption_is_kept(tmp_path: Path, monkeypatc
         done = waited(futures).done
         return sorted(done, key=lambda f: f.exception() is None), set()  # the interruption is seen first
 
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
+    interrupted = Raising.factory(KeyboardInterrupt())
     monkeypatch.setattr(run, "wait", all_of)
     monkeypatch.setitem(methods.METHODS, "bsea", replace(methods.METHODS["bsea"], learner=interrupted))
     outcome = execute(planned(seeds=1), tmp_path, jobs=1)
@@ -324,3 +319,21 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
     assert json.loads((tmp_path / "x.json").read_text("utf-8")) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "value", "said"),
+    [
+        ("sea", "lr", -1, "lr: -1.0"), ("sea", "cap", 2, "cap: 2.0"), ("sea", "decay", "5", "decay: '5'"),
+        ("linucb", "alpha", -1, "alpha: -1.0"), ("linucb", "hash", 1.5, "hash: 1.5"), ("linucb", "hash", -4, "hash: -4"),
+        ("clucb", "alpha", 3, "alpha: 3.0"), ("boltzmann", "tau", 0, "tau: 0.0"), ("sea", "lr", True, "lr: True"),
+        ("seamark", "slots", 0, "slots: 0"), ("seamark", "learner", "xx", "learner: 'xx'"),
+        ("seamark", "guarantee", "foo", "guarantee: 'foo'"),
+    ],
+)  # fmt: skip
+def test_options_that_no_learner_or_gate_takes_are_refused_before_anything_runs(
+    method: str, key: str, value: Any, said: str
+) -> None:
+    """Caught: a cell that fails after the others ran, or a value that is rounded to something else in silence."""
+    with pytest.raises(ValueError, match=rf"--set {method}.*{re.escape(said)}"):
+        planned(methods=method, overrides={method: {key: value}})

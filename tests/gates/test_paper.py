@@ -303,11 +303,20 @@ def test_never_and_always() -> None:
     assert decision.policy.probabilities(POOL).tolist() == [[0.5, 0.5]]
 
 
-def test_a_promoted_policy_is_frozen() -> None:
-    """The learner goes on after the hand-over; what acts does not."""
+def test_a_candidate_that_the_rounds_cannot_tell_from_the_deployed_policy_is_not_news() -> None:
+    """Other weights, the same actions: equal sums are no evidence. Caught: a promotion at every check for nothing."""
     baseline = ConstantPolicy([0.5, 0.5])
     gate = started(MeansGate(2), baseline)
-    gate.observe(rounds([0, 1], [0.0, 1.0], [0.5] * 2), baseline)
+    gate.observe(rounds([0, 1], [0.0, 1.0], [0.5, 0.5]), baseline)
+
+    assert gate.offer(LinearPolicy(np.zeros((2, 1)), ActingForm.softmax(1.0)), 2).verdict == "hold"
+
+
+def test_a_promoted_policy_is_frozen() -> None:
+    """The learner goes on after the hand-over; what acts does not."""
+    baseline = ConstantPolicy([0.6, 0.4])
+    gate = started(MeansGate(2), baseline)
+    gate.observe(rounds([0, 1], [0.0, 1.0], [0.6, 0.4]), baseline)
     weights = np.array([[0.0], [1.0]])
     decision = gate.offer(LinearPolicy(weights.view(), ActingForm.epsilon_greedy(0.1)), 2)
     weights[:] = 0.0

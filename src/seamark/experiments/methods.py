@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from seamark.learners.base import Learner, OnlineLearner
 from seamark.learners.default import Shape, default_portfolio
 from seamark.learners.gradient import IPSGradient, PolicyGradient, SquaredLoss
 from seamark.learners.ridge import CLUCB, LinUCB, RidgeStart, Thompson, bytes_needed, ridge_start
-from seamark.policies import ActingForm
+from seamark.policies import ActingForm, LinearPolicy
 from seamark.randomness import Stream, stream
 from seamark.rounds import n_contexts, n_features, take
 from seamark.worlds.projection import dense
@@ -68,12 +68,14 @@ def _ips(options: Options, world: SupervisedWorld, baseline: Baseline, setting: 
 
 
 def _candidates(options: Options, world: SupervisedWorld, baseline: Baseline, setting: Setting) -> Learner:
-    """The default portfolio, which nobody has to tune, or one learner with its options."""
+    """The default portfolio, which nobody has to tune; its direct method alone; or the paper's learner."""
     if options["learner"] == "portfolio":
         return default_portfolio(baseline.policy, Shape.of(world.features))
     if options["learner"] == "ips":
         return _ips(options, world, baseline, setting)
-    raise ValueError(f"--set seamark.learner: {options['learner']!r}; must be portfolio or ips.")
+    if options["learner"] == "direct":
+        return default_portfolio(baseline.policy, Shape.of(world.features), gradients=False)
+    raise ValueError(f"--set seamark.learner: {options['learner']!r}; must be portfolio, direct or ips.")
 
 
 def _squared(options: Options, world: SupervisedWorld, baseline: Baseline, setting: Setting) -> Learner:
@@ -266,7 +268,25 @@ def method_options(
         if key not in options:
             raise ValueError(f"--set {name}.{key}: {name} has {', '.join(sorted(options))}.")
         options[key] = _like(options[key], value, f"--set {name}.{key}")
+    if options.get("hash", 0) < 0:
+        raise ValueError(f"--set {name}.hash: {options['hash']}; must be 0 (no projection) or a number of features.")
     return options
+
+
+def try_out(name: str, options: Options, world: SupervisedWorld, baseline: ActingForm, setting: Setting) -> None:
+    """Makes the learner and the gate of a method for a few of the world's contexts: refuses bad options at once."""
+    rows = np.arange(min(20, world.n_contexts))
+    x, y = take(world.features, rows), world.labels[rows]
+    few = replace(world, features=x, labels=y, test_features=x, test_labels=y)
+    weights = np.zeros((world.n_actions, n_features(world.features)))
+    standing = Baseline(LinearPolicy(weights, baseline), rows, {})
+    try:
+        METHODS[name].learner(options, projected(name, options, few), standing, setting)
+        if (gate := METHODS[name].gate) is not None:
+            gate(options, few, setting)
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith("--set") else f"--set {name}: {text}") from None
 
 
 def _rounded(value: float) -> float:
@@ -279,12 +299,18 @@ def _like(default: Any, value: Any, where: str) -> Any:
     try:
         if isinstance(default, bool):
             return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]
-        if isinstance(default, (int, float)):
+        if isinstance(default, int):
             number = float(value)
-            return int(number) if isinstance(default, int) and number.is_integer() else number
+            return int(number) if number.is_integer() and not isinstance(value, bool) else _raise(value)
+        if isinstance(default, float):
+            return float(value) if not isinstance(value, bool) else _raise(value)
     except (ValueError, TypeError, KeyError):
         raise ValueError(f"{where}: {value!r}; must be like {default!r}.") from None
     return str(value)
+
+
+def _raise(value: Any) -> Any:
+    raise ValueError(value)
 
 
 def projected(name: str, options: Options, world: SupervisedWorld) -> SupervisedWorld:

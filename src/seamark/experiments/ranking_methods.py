@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+import numpy as np
+
 from seamark.estimation.ranking_scores import RankingSums
 from seamark.experiments.methods import Options, _like, _rounded, hyperparameters
 from seamark.gates import Gate, MeansGate, NeverGate
@@ -16,7 +18,7 @@ from seamark.learners.bubblerank import BubbleRank
 from seamark.learners.dbgd import DBGD
 from seamark.learners.pdgd import PDGD
 from seamark.learners.ranksvm import RankSVM
-from seamark.policies.rankers import AsRanked, Display, SwapDisplay
+from seamark.policies.rankers import AsRanked, Display, LinearRanker, SwapDisplay
 from seamark.rounds import FloatArray
 from seamark.worlds.ranking import RankingBaseline, RankingWorld
 
@@ -159,6 +161,19 @@ METHODS: dict[str, RankingMethod] = {
 }  # fmt: skip
 
 PAPER_METHODS = ("ranksvm-online", "dbgd", "ips", "bsea", "sea")
+
+
+def try_out(name: str, options: Options, world: RankingWorld, setting: RankingSetting) -> None:
+    """Makes the learner and the gate of a method: refuses what they cannot do before anything runs."""
+    nobody = np.zeros(world.n_queries)
+    lists = np.full((world.n_queries, world.kappa), -1, dtype=np.int64)
+    standing = RankingBaseline(LinearRanker(np.zeros(world.n_features)).frozen(), lists, nobody, nobody, {})
+    try:
+        METHODS[name].learner(options, world, standing, setting)
+        if (gate := METHODS[name].gate) is not None:
+            gate(options, world, setting)
+    except ValueError as error:
+        raise ValueError(f"--set {name}: {error}") from None
 
 
 def resolve_methods(text: str | Iterable[str]) -> list[str]:

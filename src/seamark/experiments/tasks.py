@@ -100,6 +100,9 @@ class Classification:
             if (reason := methods.too_large(name, options, world)) is not None:
                 skipped.append({"method": name, "reason": reason})
                 continue
+            acts = methods.acting_form(config.baseline, base["tau"], config.floor_used)
+            setting = methods.Setting(config.semantics, config.delta, config.floor_used)
+            methods.try_out(name, options, world, acts, setting)
             for seed in config.seeds_used:
                 cells.append(
                     CellConfig(
@@ -146,8 +149,8 @@ class Ranking:
                 name, data=world.name, clicks=config.clicks, norm=world.norm, overrides=config.overrides.get(name)
             )
             if name in names:
-                if gate := ranking_methods.METHODS[name].gate:  # refuses what it cannot do, before anything runs
-                    gate(options, world, ranking_methods.RankingSetting(config.semantics, config.delta, config.rounds))
+                setting = ranking_methods.RankingSetting(config.semantics, config.delta, config.rounds)
+                ranking_methods.try_out(name, options, world, setting)
                 cells += [
                     RankingCellConfig(
                         config.task, world.name, world.sha256, name, config.clicks, config.semantics, base,

@@ -72,6 +72,12 @@ class Gate(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
+def training_part(gate: Any, rounds: Rounds) -> Rounds:
+    """The rounds that may teach: all of them, unless the gate sets some aside to judge."""
+    chosen: Rounds = getattr(gate, "training_part", lambda whole: whole)(rounds)
+    return chosen
+
+
 def check_next(rounds: Any, expected: int | None) -> None:
     """Raises unless the rounds begin where the last ones ended: evidence takes every round, in order, each once."""
     if expected is not None and rounds.first != expected:

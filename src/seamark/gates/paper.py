@@ -163,8 +163,9 @@ class MeansGate:
     def offer(self, candidate: Policy, at: int) -> Decision:
         new, old = self.sums.moments(candidate), self.sums.deployed
         evidence = {"new_mean": new.mean, "deployed_mean": old.mean}
-        # false for NaN; and 0 >= 0 before the first reward is no evidence
-        promotes = new.mean >= old.mean and (new.s1 > 0 or old.s1 > 0)
+        # false for NaN; and two policies with the same sums, such as 0 before the first reward, are one to the evidence
+        differ = not (math.isclose(new.s1, old.s1) and math.isclose(new.s2, old.s2))
+        promotes = new.mean >= old.mean and differ
         verdict: Literal["promote", "hold"] = "promote" if promotes else "hold"
         self._records.add(at=at, verdict=verdict, **evidence)
         if not promotes:

@@ -61,16 +61,17 @@ def mean_square(features: Features) -> float:
     return float((data**2).sum()) / max(1, n_contexts(features)) or 1.0
 
 
-def default_portfolio(baseline: Policy, shape: Shape) -> Portfolio:
+def default_portfolio(baseline: Policy, shape: Shape, *, gradients: bool = True) -> Portfolio:
     """The direct method and, where the baseline is linear, translated-IPS gradient learners that start at it.
 
     All sources have the baseline's floor; greedy ones are among them only where there is a floor, else learning would
-    end with them. Wide contexts that do not recur are regressed by gradient steps.
+    end with them. `gradients=False` leaves the direct method alone. Wide contexts that do not recur
+    are regressed by gradient steps.
     """
     linear = baseline if isinstance(baseline, LinearPolicy) else None
     floor = linear.acts.floor if linear else min(LARGEST_FLOOR, baseline.n_actions * baseline.min_probability)
     greedy = (ActingForm.epsilon_greedy(floor),) if floor > 0 else ()
-    members = _gradients(linear, shape, greedy) if linear else []
+    members = _gradients(linear, shape, greedy) if linear and gradients else []
     settings = WIDE if (wide := shape.n_features > WIDEST_GRAM) else NARROW
     direct: Learner
     if wide and not (shape.recurring and shape.is_sparse):
@@ -139,3 +140,14 @@ class DefaultLearner:
         if state["portfolio"] is not None and self._shape is not None:
             self.portfolio = default_portfolio(self.baseline, self._shape)
             self.portfolio.restore(state["portfolio"])
+
+
+def default_learner(name: str, baseline: Policy) -> Learner:
+    """The learner of that name with its defaults: "portfolio", or "ips", warm-started from a linear baseline."""
+    if name == "portfolio":
+        return DefaultLearner(baseline)
+    if name != "ips":
+        raise ValueError(f"learner: {name!r}; must be 'portfolio', 'ips' or a learner object.")
+    if not isinstance(baseline, LinearPolicy):
+        raise ValueError("learner: 'ips' starts from a linear baseline's weights; pass a learner object instead.")
+    return IPSGradient(baseline.weights, baseline.acts, tau=baseline.acts.tau or 1.0, lr=0.01)

@@ -9,6 +9,7 @@ from seamark.policies.simple import (
     EstimatorPolicy,
     MixturePolicy,
     UniformPolicy,
+    as_policy,
     with_floor,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "MixturePolicy",
     "Policy",
     "UniformPolicy",
+    "as_policy",
     "draw",
     "with_floor",
 ]

@@ -47,6 +47,11 @@ def draw(probabilities: FloatArray, uniforms: FloatArray) -> Draw:
 
     Takes the first action whose cumulated probability exceeds the uniform, hence never one of probability 0.
     """
+    if not np.isfinite(probabilities).all():
+        row = int(np.flatnonzero(~np.isfinite(probabilities).all(axis=1))[0])
+        raise ValueError(
+            f"probabilities: row {row} is {probabilities[row]}; must be finite, or no action can be drawn."
+        )
     cumulated = np.cumsum(probabilities, axis=1)
     beyond = uniforms[:, None] * cumulated[:, -1:] >= cumulated
     actions = np.minimum(beyond.sum(axis=1), probabilities.shape[1] - 1).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -204,3 +204,21 @@ def checked_probabilities(values: ArrayLike, n: int, n_actions: int) -> FloatArr
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(f"probabilities: row {row} is {p[row]}; must be non-negative and sum to one.")
     return p
+
+
+def as_policy(baseline: Any) -> Policy:
+    """A policy (or a ranker) as it is, a classifier whose classes are the actions as one; raises with the remedy."""
+    from seamark.policies.rankers import Ranker
+
+    if isinstance(baseline, (Policy, Ranker)):
+        return cast(Policy, baseline)
+    if hasattr(baseline, "predict_proba") and hasattr(baseline, "classes_"):
+        classes = np.asarray(baseline.classes_)
+        if np.array_equal(classes, np.arange(classes.size)):
+            return EstimatorPolicy(baseline, classes.size)
+        raise ValueError(
+            f"baseline: its classes are {classes.tolist()}, not the actions 0 to {classes.size - 1}. "
+            "Fit it on action numbers, or wrap it: policies.EstimatorPolicy(model, n_actions)."
+        )
+    remedy = "policies.CallablePolicy(function, n_actions, name)" if callable(baseline) else "one of seamark.policies"
+    raise TypeError(f"baseline: a {type(baseline).__name__} is no policy; give {remedy}.")
