@@ -325,7 +325,8 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
     ("method", "key", "value", "said"),
     [
         ("sea", "lr", -1, "lr: -1.0"), ("sea", "cap", 2, "cap: 2.0"), ("sea", "decay", "5", "decay: '5'"),
-        ("linucb", "alpha", -1, "alpha: -1.0"), ("linucb", "hash", 1.5, "hash: 1.5"), ("linucb", "hash", -4, "hash: -4"),
+        ("linucb", "alpha", -1, "alpha: -1.0"), ("linucb", "hash", 1.5, "hash: 1.5"),
+        ("linucb", "hash", -4, "hash: -4"),
         ("clucb", "alpha", 3, "alpha: 3.0"), ("boltzmann", "tau", 0, "tau: 0.0"), ("sea", "lr", True, "lr: True"),
         ("seamark", "slots", 0, "slots: 0"), ("seamark", "learner", "xx", "learner: 'xx'"),
         ("seamark", "guarantee", "foo", "guarantee: 'foo'"),
