@@ -113,6 +113,8 @@ def _baseline(world: SupervisedWorld, base: dict[str, Any]) -> Baseline:
 
 def best_rate(run: Callable[[], None], rounds: int, repeats: int) -> float:
     """Rounds per CPU second of this thread, the best of several."""
+    if repeats < 1:
+        raise ValueError(f"--repeats {repeats}: must be at least 1.")
     best = 0.0
     for _ in range(repeats):
         start = time.thread_time()

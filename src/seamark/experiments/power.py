@@ -138,7 +138,7 @@ def _scores(plan: Plan) -> tuple[FloatArray, FloatArray, FloatArray]:
     low, high = plan.means
     largest = gap / p_h if plan.floor == 0 else max(1 / plan.floor - 1, gap / p_h)
     if plan.explore_share > 0:
-        largest = (1 - plan.epsilon) * plan.n_actions / (plan.epsilon * (1 - plan.explore_share))
+        largest = (1 / plan.floor - 1) / (1 - plan.explore_share)
     k = truncations(ESTIMATORS, largest if plan.floor > 0 else 128.0)
     u_h, u_d, q = gap / p_h, -gap / p_d, plan.reward_rate
     q_h = np.where(k > 0, np.minimum(q, k / u_h), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -244,4 +245,12 @@ def write_outputs(
 
 
 def default_folder() -> Path:
-    return Path("seamark-out") / time.strftime("%Y%m%d-%H%M%S")
+    """A new folder of this second; runs that start in the same one get folders of their own."""
+    for number in itertools.count(1):
+        folder = Path("seamark-out") / (time.strftime("%Y%m%d-%H%M%S") + (f"-{number}" if number > 1 else ""))
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise AssertionError  # counting does not end
