@@ -215,8 +215,8 @@ def run_ranking_cell(
     checking = gate.seconds if gate else 0.0
     return {
         "schema": SCHEMA, "id": config.id, "task": config.task, "data": config.data, "method": config.method,
-        "clicks": config.clicks, "semantics": config.semantics, "baseline": "pairwise-hinge", "floor": 0.0, "delta": config.delta,
-        "seed": config.seed, "rounds": config.rounds,
+        "clicks": config.clicks, "semantics": config.semantics, "baseline": "pairwise-hinge", "floor": 0.0,
+        "delta": config.delta, "seed": config.seed, "rounds": config.rounds,
         "config": {
             **config.options, "check": config.check, "baseline": {**config.baseline_options, **baseline.config},
             "data_sha256": config.data_sha256, "examination": world.examination.tolist(),
