@@ -24,7 +24,8 @@ from seamark.worlds.letor import Queries, RankingData, document_hashes, load
 from seamark.worlds.ranking import RankingBaseline, RankingWorld, train_production
 
 KEYS = {
-    "schema", "id", "task", "data", "method", "clicks", "semantics", "baseline", "floor", "delta", "seed", "rounds", "config",
+    "schema", "id", "task", "data", "method", "clicks", "semantics", "baseline", "floor", "delta", "seed", "rounds",
+    "config",
     "version", "deployments", "unsafe_deployments", "worst_shortfall", "checks", "check_records", "seconds",
     "rounds_per_second", "true_value_baseline", "at",
 }  # fmt: skip
