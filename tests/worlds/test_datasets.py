@@ -15,7 +15,7 @@ import scipy.sparse
 from typer.testing import CliRunner
 
 from seamark.cli.data import app
-from seamark.worlds import datasets
+from seamark.worlds import files, svmlight
 from seamark.worlds.catalogue import CATALOGUE, DataFile, DataSet
 from seamark.worlds.datasets import DataError, SupervisedData, check, load
 
@@ -190,7 +190,7 @@ def test_equal_rows_are_never_on_both_sides_of_the_hold_out(tmp_path: Path) -> N
 def test_sampled_file_keeps_the_labels_of_rows_left_out(tmp_path: Path) -> None:
     path = written(tmp_path / "a", "\n".join(f"{i} 1:{i}" for i in range(1, 401)))
 
-    table = datasets._read_table(path, share=0.05)
+    table = svmlight.read_table(path, share=0.05)
 
     assert 5 <= table.labels.size <= 45
     assert table.label_values.tolist() == list(range(1, 401))
@@ -235,6 +235,7 @@ def test_digits_ship_with_scikit_learn_and_are_declared() -> None:
         ("1 1:1\n1,2 2:1\n", "line 2: label '1,2' is not a class"),
         ("1 1:1\n2 0:1\n", "line 2: feature index 0 in '0:1'; number the features from 1"),
         ("1 1:1\n2 -3:1\n", "line 2: feature index -3 in '-3:1'"),
+        ("1 1:1\n2 --3:1\n", "line 2: '--3:1' is not a pair index:value"),
         ("1 1:1\n2 5:1 3:1\n", "line 2: feature index 3 follows 5; sort the indices"),
         ("1 1:1\n2 5:1 5:1\n", "line 2: feature index 5 follows 5"),
         ("1 1:1\n2 2147483648:1\n", "line 2: feature index 2147483648 is too large"),
@@ -347,8 +348,8 @@ def test_check_tells_official_rebuilt_unknown_and_missing_apart(
 ) -> None:
     official, rebuilt = written(tmp_path / "a", "1"), written(tmp_path / "b", "2")
     known = {
-        datasets.file_sha256(official): "official",
-        datasets.file_sha256(rebuilt): "rebuilt",
+        files.file_sha256(official): "official",
+        files.file_sha256(rebuilt): "rebuilt",
     }
     row = DataSet("tiny", 1, 1, 1, 2, DataFile("a", ("tiny",), known), DataFile("b", ("tiny",), known))
     monkeypatch.setitem(CATALOGUE, "tiny", row)
@@ -368,7 +369,7 @@ def test_the_second_load_uses_the_cache_and_gives_identical_arrays(
     path = written(tmp_path / "a", "\n".join(random_rows(50)))
     first = load(str(path))
 
-    monkeypatch.setattr(datasets, "_parse", None)  # parsing again would fail
+    monkeypatch.setattr(svmlight, "_parse", None)  # parsing again would fail
     second = load(str(path))
 
     assert_same(first, second)
@@ -426,7 +427,7 @@ def test_without_a_home_folder_there_is_no_cache(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/path")
     monkeypatch.setattr(Path, "home", homeless)
 
-    assert datasets.user_cache() is None
+    assert files.user_cache() is None
     assert "looked at no folder" in refusal("usps")
 
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from seamark.cli.data import app
 from seamark.worlds.catalogue import CATALOGUE, DataFile, DataSet
-from seamark.worlds.datasets import DataError
 from seamark.worlds.fetch import fetch
+from seamark.worlds.files import DataError
 
 CONTENT = bz2.compress(bytes(range(256)) * 40)
 OTHER = bz2.compress(b"1 1:1\n2 1:2\n")

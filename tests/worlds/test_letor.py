@@ -16,10 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seamark.worlds import letor
-from seamark.worlds.datasets import DataError
-from seamark.worlds.letor import Queries, RankingData, document_hashes, load, mix64
+from seamark.worlds import letor_text
+from seamark.worlds.files import DataError
+from seamark.worlds.letor import load
 from seamark.worlds.letor_catalogue import RANKING_CATALOGUE
+from seamark.worlds.queries import Queries, RankingData, document_hashes, mix64
 
 REAL_DATA = os.environ.get("SEAMARK_DATA")
 TRAIN = "2 qid:7 1:0.5 4:2\n0 qid:7 2:-1 # docid = 3\n4 qid:3 1:1 2:1 3:1\n"
@@ -215,8 +216,8 @@ def test_a_faulty_row_is_named_by_file_and_line(tmp_path: Path, row: str) -> Non
 def test_the_first_fault_is_named_and_lines_are_counted_across_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letor, "_BLOCK", 64)
-    monkeypatch.setattr(letor, "_PIECE", 16)
+    monkeypatch.setattr(letor_text, "_BLOCK", 64)
+    monkeypatch.setattr(letor_text, "_PIECE", 16)
     sound = "".join(f"0 qid:{i} 1:{i}\n" for i in range(1000))
 
     with pytest.raises(DataError, match=r": line 1001: the value in '1:bad' is not a number"):
@@ -309,7 +310,7 @@ def test_queries_and_sets_check_their_shapes() -> None:
 def test_the_second_load_maps_the_kept_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = pair(tmp_path)
     first = load(spec)
-    monkeypatch.setattr(letor, "_parse", None)  # would fail
+    monkeypatch.setattr(letor_text, "parse", None)  # would fail
 
     second = load(spec)
 
@@ -509,7 +510,7 @@ def slowly(text: bytes) -> tuple[list[int], list[int], list[dict[int, float]]] |
         pairs = [pair.split(b":") for pair in match[3].split()]
         indices = [int(index) for index, _ in pairs]
         values = [float(value) for _, value in pairs]
-        sorted_once = indices == sorted(set(indices)) and all(1 <= i <= letor.MAX_FEATURES for i in indices)
+        sorted_once = indices == sorted(set(indices)) and all(1 <= i <= letor_text.MAX_FEATURES for i in indices)
         if not sorted_once or int(match[1]) > 4 or not all(map(math.isfinite, values)):
             return None
         grades.append(int(match[1]))
@@ -548,12 +549,12 @@ def texts(draw: st.DrawFn) -> str:
 def assert_same_as_slow(path: Path, text: bytes) -> None:
     path.write_bytes(text)
     expected = slowly(text)
-    if expected is None or any(abs(v) > letor._FLOAT32_MAX for row in expected[2] for v in row.values()):
+    if expected is None or any(abs(v) > letor_text._FLOAT32_MAX for row in expected[2] for v in row.values()):
         with pytest.raises(DataError, match=r"^[^\n]*$"):
-            letor._parse(path, False)
+            letor_text.parse(path, False)
         return
     grades, qids, rows = expected
-    queries = letor._parse(path, False)
+    queries = letor_text.parse(path, False)
     features = np.zeros((len(grades), max(max(row, default=0) for row in rows)), np.float32)
     for i, row in enumerate(rows):
         for index, value in row.items():
@@ -571,8 +572,8 @@ FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 def test_sound_text_is_read_as_a_slow_parser_reads_it(tmp_path: Path, text: str, block: int) -> None:
     """Every value is the nearest 32-bit number to the nearest double, wherever the blocks are cut."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(letor, "_BLOCK", block)
-        patch.setattr(letor, "_PIECE", 16)
+        patch.setattr(letor_text, "_BLOCK", block)
+        patch.setattr(letor_text, "_PIECE", 16)
         assert slowly(text.encode()) is not None or not re.search(r"[0-9]:[-+0-9.]", text.split("#")[0])
         assert_same_as_slow(tmp_path / "fuzz.txt", text.encode())
 
@@ -599,7 +600,7 @@ def test_every_value_is_the_nearest_double() -> None:
         texts.append(f"0.{'0' * places}{whole}")
     pairs = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
 
-    rows, n_lines = letor._parse_block(f"1 qid:1 {pairs}\n".encode(), Path("x"), 0)
+    rows, n_lines = letor_text._parse_block(f"1 qid:1 {pairs}\n".encode(), Path("x"), 0)
 
     assert n_lines == 1
     np.testing.assert_array_equal(rows.features[0], [float(text) for text in texts])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from seamark.estimation.ranking_metrics import mean_ndcg, rank_queries
-from seamark.worlds.datasets import DataError
-from seamark.worlds.letor import Queries, load
+from seamark.worlds.files import DataError
+from seamark.worlds.letor import load
+from seamark.worlds.queries import Queries
 from seamark.worlds.synthetic import GRADE_SHARES, NAME, Synthetic, generate, parse_spec
 
 

@@ -150,7 +150,7 @@ def fetch(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     from seamark.worlds import fetch as fetching
-    from seamark.worlds.datasets import DataError, user_cache
+    from seamark.worlds.files import DataError, user_cache
 
     _require_known(names)
     cache = user_cache()

@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 from seamark import __version__
 from seamark.worlds.catalogue import DataFile, FileStatus
-from seamark.worlds.datasets import DataError, file_sha256, find_set
+from seamark.worlds.datasets import find_set
+from seamark.worlds.files import DataError, file_sha256
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with the file's name, the bytes at hand, and the bytes in all where the server tells."""

@@ -32,6 +32,9 @@ class RankingSet:
     n_folds: int = 0  # 0 for a set without folds
 
 
+SYNTHETIC = "letor-synthetic"
+"""The set that is generated, and has no files; see `synthetic`."""
+
 _FOLDER_PARTS = {"train": "train.txt", "vali": "vali.txt", "test": "test.txt"}
 _LETOR4 = (
     "Microsoft Research, LETOR 4.0 (www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval)"

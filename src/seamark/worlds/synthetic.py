@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from seamark.rounds import FloatArray, IntArray
-from seamark.worlds.datasets import DataError
-from seamark.worlds.letor import FeatureArray, Queries, RankingData, document_hashes
+from seamark.worlds.files import DataError
+from seamark.worlds.letor_catalogue import SYNTHETIC as NAME
+from seamark.worlds.queries import FeatureArray, Queries, RankingData, document_hashes
 
-NAME = "letor-synthetic"
 GRADE_SHARES = {  # the paper's table of relevance grades (Webscope is called yahoo here)
     "mslr10k": (0.52, 0.32, 0.13, 0.02, 0.01),
     "yahoo": (0.26, 0.36, 0.28, 0.08, 0.02),
