@@ -30,6 +30,7 @@ from seamark.worlds.files import (
     looked_at,
     search_folders,
 )
+from seamark.worlds.names import refuse_other_task
 from seamark.worlds.svmlight import SAMPLING_SEED, Table, csr, read_table
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def find_set(name: str) -> DataSet:
     """The catalogue row called `name`; a DataError that lists the known names if there is none."""
     if name in CATALOGUE:
         return CATALOGUE[name]
+    refuse_other_task(name, "classification")
     raise DataError(f"{name!r} is not a known data set; {did_you_mean(name, CATALOGUE)}Known: {', '.join(CATALOGUE)}.")
 
 
@@ -154,6 +156,7 @@ def _locate(dataset: DataSet, where: Path | None) -> dict[str, Path]:
 def _split_spec(spec: str) -> tuple[Path, Path | None]:
     if (found := existing(spec)) is not None:
         return found
+    refuse_other_task(spec, "classification")
     if colons := inner_colons(spec):
         parts = (spec[: colons[0]], spec[colons[0] + 1 :])
         missing = ", ".join(part for part in parts if not os.path.exists(part))

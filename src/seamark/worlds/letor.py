@@ -17,6 +17,7 @@ import numpy as np
 from seamark.worlds.files import DataError, did_you_mean, existing, inner_colons, is_path, looked_at, search_folders
 from seamark.worlds.letor_cache import Part, read
 from seamark.worlds.letor_catalogue import RANKING_CATALOGUE, SYNTHETIC, Layout, RankingSet
+from seamark.worlds.names import refuse_other_task
 from seamark.worlds.queries import Queries, RankingData, document_hashes, mix64
 
 __all__ = ["SYNTHETIC", "Queries", "RankingData", "document_hashes", "files", "load"]
@@ -129,6 +130,7 @@ def _file_at(path: Path) -> Path | None:
 def _split_spec(spec: str) -> tuple[Path, Path | None]:
     if (found := existing(spec)) is not None:
         return found
+    refuse_other_task(spec, "ranking")
     if is_path(spec):
         parts = spec.split(":", 1) if inner_colons(spec) else [spec]
         missing = [part for part in parts if not os.path.exists(part)]
