@@ -13,15 +13,16 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seamark.rounds import FloatArray, IntArray
-from seamark.worlds.catalogue import CATALOGUE, DataFile, DataSet, FileStatus
+from seamark.worlds.catalogue import CATALOGUE, DataFile, DataSet
 from seamark.worlds.files import (
     DataError,
+    FileCheck,
     did_you_mean,
     existing,
     file_sha256,
@@ -41,14 +42,6 @@ __all__ = ["DataError", "FileCheck", "SupervisedData", "check", "file_sha256", "
 DENSE_ABOVE = 0.3  # share of non-zero features from which a set is stored dense
 HELD_OUT_SHARE = 0.2
 _LOOKED_AT = 4  # labels shown one by one in a note
-
-
-class FileCheck(NamedTuple):
-    """One file of a set: its name, where it was found, and what its checksum says of it."""
-
-    file: str
-    path: Path | None
-    status: FileStatus
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from seamark import __version__
 from seamark.worlds.catalogue import DataFile, FileStatus
 from seamark.worlds.datasets import find_set
 from seamark.worlds.files import DataError, file_sha256
+from seamark.worlds.letor_catalogue import RANKING_CATALOGUE, SYNTHETIC
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with the file's name, the bytes at hand, and the bytes in all where the server tells."""
@@ -44,18 +45,16 @@ def fetch(
     progress: Progress | None = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> tuple[Fetched, ...]:
-    """The files of a named set, downloaded into its sub-folder of `folder`; none if scikit-learn ships it.
+    """The files of a named set, downloaded into its sub-folder of `folder`; none if it has no files.
 
     `base_url` names a mirror: the address of a folder that has the files under their own names. A file
     appears under its name only when it is whole and, where a checksum is known, verified.
     """
-    dataset = find_set(name)
-    for file in dataset.files:
-        if base_url is None and file.address is None:
-            raise DataError(
-                f"{name}: {file.name} has no official address; "
-                "set SEAMARK_DATA to a folder that has it, or name a mirror (--base-url)."
-            )
+    if (reason := withheld(name)) is not None:
+        raise DataError(f"{name}: {reason}.")
+    files = () if name == SYNTHETIC else find_set(name).files
+    if base_url is None:
+        _require_addresses(name, files)
     return tuple(
         _fetch_file(
             file,
@@ -64,8 +63,23 @@ def fetch(
             progress or (lambda _name, _done, _total: None),
             timeout,
         )
-        for file in dataset.files
+        for file in files
     )
+
+
+def _require_addresses(name: str, files: tuple[DataFile, ...]) -> None:
+    for file in files:
+        if file.address is None:
+            raise DataError(
+                f"{name}: {file.name} has no official address; "
+                "set SEAMARK_DATA to a folder that has it, or name a mirror (--base-url)."
+            )
+
+
+def withheld(name: str) -> str | None:
+    """Why a set cannot be downloaded from anywhere, whom to ask and where to put it; None if that is not so."""
+    row = RANKING_CATALOGUE.get(name.partition(":")[0])
+    return row.remedy if row is not None else None
 
 
 def _fetch_file(file: DataFile, target: Path, url: str, progress: Progress, timeout: float) -> Fetched:

@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 DAMAGE = (EOFError, OSError, zlib.error)
 """What reading a file that is cut off or not what its name says raises."""
@@ -19,6 +19,15 @@ DAMAGE = (EOFError, OSError, zlib.error)
 
 class DataError(ValueError):
     """A data set is missing, damaged or not what it should be; one line, which says what to do."""
+
+
+class FileCheck(NamedTuple):
+    """One file of a set: its name, where it was found, and what its checksum says of it."""
+
+    file: str
+    path: Path | None
+    status: str
+    is_optional: bool = False  # a set is complete without it
 
 
 # Where files are

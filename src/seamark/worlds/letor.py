@@ -20,7 +20,7 @@ from seamark.worlds.letor_catalogue import RANKING_CATALOGUE, SYNTHETIC, Layout,
 from seamark.worlds.names import refuse_other_task
 from seamark.worlds.queries import Queries, RankingData, document_hashes, mix64
 
-__all__ = ["SYNTHETIC", "Queries", "RankingData", "document_hashes", "files", "load"]
+__all__ = ["SYNTHETIC", "Queries", "RankingData", "document_hashes", "files", "find_set", "load", "nearest"]
 
 HELD_OUT_SHARE = 0.2
 _ENDINGS = ("", ".gz", ".bz2")
@@ -40,7 +40,7 @@ def load(spec: str, *, where: Path | None = None, normalise: bool | None = None)
 
         return generate(parse_spec(spec))
     if name in RANKING_CATALOGUE and (not fold or re.fullmatch(r"fold\d+", fold)):
-        return _load_named(RANKING_CATALOGUE[name], fold, where, normalise)
+        return _load_named(spec, where, normalise)
     train_path, test_path = _split_spec(spec)
     is_normalised = True if normalise is None else normalise
     train = read(train_path, is_normalised)
@@ -59,26 +59,60 @@ def load(spec: str, *, where: Path | None = None, normalise: bool | None = None)
 
 def files(spec: str, *, where: Path | None = None) -> dict[str, Path]:
     """The files of a named set by part, unread; none where train or test is not found."""
+    paths = nearest(spec, where=where)[1]
+    return paths if _is_whole(paths) else {}
+
+
+def find_set(spec: str) -> tuple[RankingSet, str]:
+    """The catalogue row of NAME or NAME:fold2, and the fold; a DataError if there is no such name or fold."""
     name, _, fold = spec.partition(":")
+    if name not in RANKING_CATALOGUE:
+        raise _unknown(spec)
     what = RANKING_CATALOGUE[name]
-    number = _fold_number(what, fold)
-    try:
-        return _locate(what, number, bool(fold), search_folders(where))[1]
-    except DataError:  # all that is raised there: not found
-        return {}
-
-
-def _fold_number(what: RankingSet, fold: str) -> int:
-    number = int(fold.removeprefix("fold")) if fold else 1
-    if fold and not 1 <= number <= what.n_folds:
+    is_number = re.fullmatch(r"fold\d+", fold) is not None
+    if fold and not (is_number and 1 <= _number(fold) <= what.n_folds):
         have = f"has folds 1..{what.n_folds}" if what.n_folds else "has no folds"
         raise DataError(f"{what.name}:{fold}: {what.name} {have}.")
-    return number
+    return what, fold
 
 
-def _load_named(what: RankingSet, fold: str, where: Path | None, normalise: bool | None) -> RankingData:
-    number = _fold_number(what, fold)
-    layout, paths = _locate(what, number, bool(fold), search_folders(where))
+def _number(fold: str) -> int:
+    return int(fold.removeprefix("fold") or 1)
+
+
+def nearest(spec: str, *, where: Path | None = None) -> tuple[Layout, dict[str, Path]]:
+    """The layout of which train and test are there, with the path of every part found.
+
+    If no layout has both, the first of which anything is there, or else the first.
+    """
+    what, fold = find_set(spec)
+    best: tuple[Layout, dict[str, Path]] | None = None
+    for layout in _layouts(what, fold):
+        for folder in search_folders(where):
+            for below in layout.folders:
+                place = folder / below.format(fold=_number(fold))
+                found = {side: _file_at(place / name) for side, name in layout.files.items()}
+                paths = {side: path for side, path in found.items() if path is not None}
+                if _is_whole(paths):
+                    return layout, paths
+                if paths and best is None:
+                    best = layout, paths
+    return best or (_layouts(what, fold)[0], {})
+
+
+def _layouts(what: RankingSet, fold: str) -> list[Layout]:
+    return [layout for layout in what.layouts if not fold or any("{fold}" in f for f in layout.folders)]
+
+
+def _is_whole(paths: dict[str, Path]) -> bool:
+    return "train" in paths and "test" in paths
+
+
+def _load_named(spec: str, where: Path | None, normalise: bool | None) -> RankingData:
+    what, fold = find_set(spec)
+    layout, paths = nearest(spec, where=where)
+    if not _is_whole(paths):
+        raise _missing(what, fold, paths, where)
     is_normalised = what.normalise if normalise is None else normalise
     parts = {side: read(path, is_normalised) for side, path in paths.items()}
     notes = list(layout.notes)
@@ -99,27 +133,15 @@ def _load_named(what: RankingSet, fold: str, where: Path | None, normalise: bool
     return data
 
 
-def _locate(
-    what: RankingSet, fold: int, is_fold_named: bool, folders: tuple[Path, ...]
-) -> tuple[Layout, dict[str, Path]]:
-    """The layout of which train and test are there, with the path of every part found."""
-    nearest: dict[str, Path] = {}
-    layouts = [layout for layout in what.layouts if not is_fold_named or any("{fold}" in f for f in layout.folders)]
-    for layout in layouts:
-        for folder in folders:
-            for below in layout.folders:
-                place = folder / below.format(fold=fold)
-                found = {side: _file_at(place / name) for side, name in layout.files.items()}
-                paths = {side: path for side, path in found.items() if path is not None}
-                if "train" in paths and "test" in paths:
-                    return layout, paths
-                nearest = nearest or paths
+def _missing(what: RankingSet, fold: str, paths: dict[str, Path], where: Path | None) -> DataError:
+    layouts = _layouts(what, fold)
     names = layouts[0].files
-    missing = ", ".join(names[side] for side in ("train", "test") if side not in nearest)
-    places = " or ".join(sub.format(fold=fold) or "the folder itself" for layout in layouts for sub in layout.folders)
-    raise DataError(
-        f"{what.name}: {missing} (or .gz, .bz2) not found in {places}; looked at {looked_at(folders)}; its "
-        f"licence forbids passing it on: ask {what.ask}, unpack it, and set SEAMARK_DATA to the folder."
+    missing = ", ".join(names[side] for side in ("train", "test") if side not in paths)
+    subs = (sub for layout in layouts for sub in layout.folders)
+    places = " or ".join(sub.format(fold=_number(fold)) or "the folder itself" for sub in subs)
+    return DataError(
+        f"{what.name}: {missing} (or .gz, .bz2) not found in {places}; looked at {looked_at(search_folders(where))}; "
+        f"its licence forbids passing it on: ask {what.ask}, unpack it, and set SEAMARK_DATA to the folder."
     )
 
 
@@ -135,9 +157,13 @@ def _split_spec(spec: str) -> tuple[Path, Path | None]:
         parts = spec.split(":", 1) if inner_colons(spec) else [spec]
         missing = [part for part in parts if not os.path.exists(part)]
         raise DataError(f"{spec}: no such file: {', '.join(missing)}; give LETOR files as TRAIN or TRAIN:TEST.")
+    raise _unknown(spec)
+
+
+def _unknown(spec: str) -> DataError:
     known = [*RANKING_CATALOGUE, SYNTHETIC]
     hint = did_you_mean(spec.partition(":")[0], known)
-    raise DataError(f"{spec!r} is not a known ranking set; {hint}Known: {', '.join(known)}, or TRAIN:TEST files.")
+    return DataError(f"{spec!r} is not a known ranking set; {hint}Known: {', '.join(known)}, or TRAIN:TEST files.")
 
 
 def _hold_out(whole: Part, path: Path) -> dict[str, Part]:
@@ -162,14 +188,7 @@ def _assemble(
     width = max(n_features, *(part.queries.n_features for part in parts.values()))
     highest = max(max_grade, 1, *(int(part.queries.grades.max()) for part in parts.values()))
     sides = {side: _widened(part.queries, width) for side, part in parts.items()}
-    told = [*notes]
-    told.append("features min-max normalised per query" if is_normalised else "features as in the files")
-    if highest <= 2:
-        columns = "0, 2, 4" if highest == 2 else "0, 4"
-        told.append(f"grades 0..{highest}: clicks use the columns {columns} of the click tables, which have five")
-    shared = np.intersect1d(sides["train"].qids, sides["test"].qids).size
-    if shared:
-        told.append(f"{shared} qids are in both train and test")
+    told = _told(is_normalised, highest, np.intersect1d(sides["train"].qids, sides["test"].qids).size)
     checksums = sorted((side, part.sha256) for side, part in parts.items())
     return RankingData(
         name=name,
@@ -179,8 +198,19 @@ def _assemble(
         n_features=width,
         max_grade=highest,
         sha256=hashlib.sha256("".join(f"{side} {sha}\n" for side, sha in checksums).encode()).hexdigest(),
-        notes=tuple(told),
+        notes=(*notes, *told),
     )
+
+
+def _told(is_normalised: bool, max_grade: int, n_shared: int) -> list[str]:
+    """What is to be said of every set."""
+    told = ["features min-max normalised per query" if is_normalised else "features as in the files"]
+    if max_grade <= 2:
+        columns = "0, 2, 4" if max_grade == 2 else "0, 4"
+        told.append(f"grades 0..{max_grade}: clicks use the columns {columns} of the click tables, which have five")
+    if n_shared:
+        told.append(f"{n_shared} qids are in both train and test")
+    return told
 
 
 def _widened(queries: Queries, n_features: int) -> Queries:

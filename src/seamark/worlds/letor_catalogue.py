@@ -7,6 +7,14 @@ address.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Size(NamedTuple):
+    """How much there is of a part."""
+
+    queries: int
+    documents: int
 
 
 @dataclass(frozen=True)
@@ -16,7 +24,9 @@ class Layout:
     folders: tuple[str, ...]
     files: dict[str, str]  # train, test and perhaps vali
     checksums: dict[str, str] = field(default_factory=dict)  # sha256 of the files as they are known here
+    known_as: str = ""  # what files with these checksums are
     notes: tuple[str, ...] = ()
+    sizes: dict[str, Size] = field(default_factory=dict)  # as published, of fold 1 where there are folds
 
 
 @dataclass(frozen=True)
@@ -31,11 +41,29 @@ class RankingSet:
     ask: str
     n_folds: int = 0  # 0 for a set without folds
 
+    @property
+    def remedy(self) -> str:
+        """How to get it, in one line."""
+        layout = self.layouts[0]
+        folder = next(folder for folder in layout.folders if folder)
+        place = folder.format(fold=f"1..{self.n_folds}")
+        return (
+            f"its licence forbids passing it on, so there is no download: ask {self.ask}, put "
+            f"{', '.join(layout.files.values())} (or .gz, .bz2) into {place}/ of a folder, and set SEAMARK_DATA to "
+            "that folder"
+        )
+
 
 SYNTHETIC = "letor-synthetic"
 """The set that is generated, and has no files; see `synthetic`."""
 
 _FOLDER_PARTS = {"train": "train.txt", "vali": "vali.txt", "test": "test.txt"}
+
+
+def _sizes(train: tuple[int, int], vali: tuple[int, int], test: tuple[int, int]) -> dict[str, Size]:
+    return {"train": Size(*train), "vali": Size(*vali), "test": Size(*test)}
+
+
 _LETOR4 = (
     "Microsoft Research, LETOR 4.0 (www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval)"
 )
@@ -47,7 +75,13 @@ _ROWS = (
         n_features=136,
         max_grade=4,
         normalise=True,
-        layouts=(Layout(("MSLR-WEB10K/Fold{fold}", "mslr10k/Fold{fold}"), _FOLDER_PARTS),),
+        layouts=(
+            Layout(
+                ("MSLR-WEB10K/Fold{fold}", "mslr10k/Fold{fold}"),
+                _FOLDER_PARTS,
+                sizes=_sizes((6_000, 723_412), (2_000, 235_259), (2_000, 241_521)),
+            ),
+        ),
         ask=_MSLR,
         n_folds=5,
     ),
@@ -60,6 +94,7 @@ _ROWS = (
             Layout(
                 ("", "yahoo", "ltrc_yahoo"),
                 {"train": "set1.train.txt", "vali": "set1.valid.txt", "test": "set1.test.txt"},
+                sizes=_sizes((19_944, 473_134), (2_994, 71_083), (6_983, 165_660)),
             ),
         ),
         ask="Yahoo Webscope, data set C14 (webscope.sandbox.yahoo.com)",
@@ -69,7 +104,13 @@ _ROWS = (
         n_features=220,
         max_grade=4,
         normalise=True,
-        layouts=(Layout(("sample", "istella-s/sample", "istella-s-letor/sample"), _FOLDER_PARTS),),
+        layouts=(
+            Layout(
+                ("sample", "istella-s/sample", "istella-s-letor/sample"),
+                _FOLDER_PARTS,
+                sizes=_sizes((19_245, 2_043_304), (7_211, 684_076), (6_562, 681_250)),
+            ),
+        ),
         ask="Istella, Istella-s LETOR (istella.ai/datasets/letor-dataset)",
     ),
     RankingSet(
@@ -78,7 +119,11 @@ _ROWS = (
         max_grade=2,
         normalise=False,
         layouts=(
-            Layout(("MQ2007/Fold{fold}",), _FOLDER_PARTS),
+            Layout(
+                ("MQ2007/Fold{fold}",),
+                _FOLDER_PARTS,
+                sizes=_sizes((1_017, 42_158), (339, 13_813), (336, 13_652)),
+            ),
             Layout(
                 ("mq2007_85pct",),
                 _FOLDER_PARTS,
@@ -87,6 +132,8 @@ _ROWS = (
                     "vali": "356827246f8d44fabcaeba759365ed5209087f2f8a0b23a2b9a47b3931a24049",
                     "test": "8d1dd71cda11dc1f9de2adce7477fafaf03387d56f0b62071d5cdbb405f8d899",
                 },
+                known_as="rebuilt",
+                sizes=_sizes((1_016, 35_529), (338, 11_739), (338, 11_867)),
                 notes=(
                     "rebuilt, 85 % of the documents: the official folds were not found, this is MQ2007 put together "
                     "from samples, with all queries and a split of its own",
@@ -101,7 +148,13 @@ _ROWS = (
         n_features=46,
         max_grade=2,
         normalise=False,
-        layouts=(Layout(("MQ2008/Fold{fold}",), _FOLDER_PARTS),),
+        layouts=(
+            Layout(
+                ("MQ2008/Fold{fold}",),
+                _FOLDER_PARTS,
+                sizes=_sizes((471, 9_630), (157, 2_707), (156, 2_874)),
+            ),
+        ),
         ask=_LETOR4,
         n_folds=5,
     ),
@@ -118,13 +171,15 @@ _ROWS = (
                     "train": "ed12066501daf6e252aad8da7a54b1c92be94bde86a7065965606713df8a1010",
                     "test": "939d147cfc4d745caa686f2047973807cc7bf45fb9c3a114e568836b68c83083",
                 },
+                known_as="sample",
+                sizes={"train": Size(43, 5_000), "test": Size(43, 5_000)},
                 notes=(
                     "genuine, but only the first 5,000 lines of train and of test of MSLR-WEB10K, fold 1; the last "
                     "query of each may be cut off",
                 ),
             ),
         ),
-        ask=f"the Python package rankeval 0.8.2 has them; the whole set is mslr10k, from {_MSLR}",
+        ask=f"{_MSLR} for the whole set, mslr10k, or take this part from the Python package rankeval 0.8.2",
     ),
 )
 

@@ -47,6 +47,11 @@ class Synthetic:
                 raise DataError(f"{NAME}: {name}={getattr(self, name)}; must be at least {least}.")
 
     @property
+    def n_test(self) -> int:
+        """How many of the queries are for testing."""
+        return max(1, round(TEST_SHARE * self.queries))
+
+    @property
     def spec(self) -> str:
         """The string that names this set."""
         numbers = [f"{f.name}={getattr(self, f.name)}" for f in fields(self)[1:] if getattr(self, f.name) != f.default]
@@ -98,15 +103,14 @@ def generate(what: Synthetic | None = None) -> RankingData:
     features = _features(factors, offsets, what.features, rng)
     qids = np.arange(1, what.queries + 1, dtype=np.int64)
     everything = Queries(features, offsets, grades, qids, document_hashes(qids, offsets))
-    n_test = max(1, round(TEST_SHARE * what.queries))
     order = np.arange(what.queries)
     digest = hashlib.sha256(features.astype("<f4", copy=False).tobytes())
     for array in (offsets, grades):
         digest.update(array.astype("<i8", copy=False).tobytes())
     return RankingData(
         name=what.spec,
-        train=everything.take(order[:-n_test]),
-        test=everything.take(order[-n_test:]),
+        train=everything.take(order[: -what.n_test]),
+        test=everything.take(order[-what.n_test :]),
         n_features=what.features,
         max_grade=len(GRADE_SHARES[what.shares]) - 1,
         sha256=digest.hexdigest(),
