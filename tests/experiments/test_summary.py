@@ -142,12 +142,13 @@ def test_first_deployment_of_a_method_that_never_deploys_is_null() -> None:
     assert found["first_deployment"] is None
 
 
-def test_who_acts_is_read_off_checks_and_gains() -> None:
-    """Checks or deployments: gated; none and no gain: the baseline; none and a gain: the learner itself."""
+def test_who_acts_is_what_the_methods_table_says() -> None:
+    """Checks or deployments: gated; without, what the table says, else whether there was a gain."""
     cells = [
         tiny_cell("sea", 0, [0, 5, 50], checks=2),
         tiny_cell("ips", 0, [0, 5, 50]),
         tiny_cell("boltzmann", 0, [0, 6, 60], expected_gain=[0.0, 0.8, 9.1]),
+        tiny_cell("unheard-of", 0, [0, 6, 60], expected_gain=[0.0, 0.8, 9.1]),
     ]
 
     methods = summarise(cells, [], [])["methods"]
@@ -156,7 +157,16 @@ def test_who_acts_is_read_off_checks_and_gains() -> None:
         "sea": "gated",
         "ips": "baseline",
         "boltzmann": "learner",
+        "unheard-of": "learner",
     }
+
+
+@pytest.mark.parametrize("method", ["bubblerank", "dbgd", "linucb"])
+def test_a_learner_that_gained_nothing_is_no_baseline(method: str) -> None:
+    """It displayed or acted itself, whatever the numbers. Caught: labels taken from gains."""
+    task = {} if method == "linucb" else {"task": "ranking"}
+
+    assert summarise([tiny_cell(method, 0, [0, 5, 50], **task)], [], [])["methods"][method]["acts"] == "learner"
 
 
 def test_methods_stand_in_the_order_of_the_papers_tables() -> None:

@@ -151,7 +151,7 @@ def _summarise_method(cells: Sequence[Cell], reference: Sequence[Cell], is_refer
         "n_seeds": len(cells),
         "seeds": [int(cell["seed"]) for cell in cells],
         "n_common_seeds": len(common),
-        "acts": _who_acts(cells),
+        "acts": _who_acts(str(cells[0]["method"]), cells),
         "series": found,
         **_safety(cells),
         "rounds_per_second": float(np.mean([_float(cell["rounds_per_second"]) for cell in cells])),
@@ -187,10 +187,18 @@ def _safety(cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
-def _who_acts(cells: Sequence[Cell]) -> str:
-    """ "gated" where a gate checked or deployed, "baseline" where nothing ever changed, else "learner"."""
+def _who_acts(method: str, cells: Sequence[Cell]) -> str:
+    """ "learner" where the methods table says so, else "gated" where a gate checked or deployed, else "baseline".
+
+    A method that is in no table, such as one of an older version, is a learner if its gain was ever other than 0.
+    """
+    from seamark.experiments import methods, ranking_methods  # the learners with them
+
+    table: Mapping[str, Any] = ranking_methods.METHODS if cells[0].get("task") == "ranking" else methods.METHODS
     if any(int(cell["checks"]) > 0 or cell["deployments"] for cell in cells):
         return "gated"
+    if method in table:
+        return "learner" if table[method].acts == "learner" else "baseline"
     has_moved = any(value != 0.0 for cell in cells for value in _floats(cell["expected_gain"]))
     return "learner" if has_moved else "baseline"
 
