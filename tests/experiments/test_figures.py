@@ -13,13 +13,13 @@ from fake_cells import deployment, fake_cell, tiny_cell
 from seamark.experiments.figures import (
     COLOURS,
     MAX_POINTS,
-    bounds,
     cumulative_reward,
     learning_curve,
     save,
     thin,
     to_svg,
 )
+from seamark.experiments.gate_figure import bounds
 
 METHODS = ("sea", "bsea", "seamark", "ips", "boltzmann")
 FIGURES = (learning_curve, cumulative_reward, bounds)
@@ -186,3 +186,50 @@ def test_many_deployments_do_not_hide_the_bounds(n_deployments: int, is_whole: b
 
     tops = {segment[1][1] for segment in collection.get_segments()}
     assert (tops == {1.0}) == is_whole
+
+
+def test_curves_that_coincide_leave_parts_of_each_to_be_seen() -> None:
+    """The first is solid, dashes lie over it; one that differs keeps its style. Caught: the last one hides the rest."""
+    same = [tiny_cell(m, 0, [0, 5, 50], deployed_test_accuracy=[0.5, 0.6, 0.7]) for m in ("sea", "bsea", "boltzmann")]
+    other = tiny_cell("seamark", 0, [0, 5, 50], deployed_test_accuracy=[0.5, 0.8, 0.9])
+
+    found = lines(learning_curve([*same, other]).axes[0])
+
+    styles = [found[method].get_linestyle() for method in ("boltzmann", "bsea", "sea", "seamark")]
+    assert styles == ["-", "--", "--", "-"]
+    gaps = [found[method]._dash_pattern[1] for method in ("bsea", "sea")]
+    assert gaps[0][0] > gaps[1][0]
+    assert sum(gaps[0]) == pytest.approx(sum(gaps[1]))
+    assert found["baseline"].get_zorder() > max(line.get_zorder() for m, line in found.items() if m != "baseline")
+
+
+def test_what_a_gate_deployed_is_drawn_in_steps_and_what_was_earned_is_not() -> None:
+    """Between measured points a deployed policy stands still; a learner's own policy, and sums, do not."""
+    cells = run("sea", "boltzmann")
+
+    held_out, earned = (lines(draw(cells).axes[0]) for draw in (learning_curve, cumulative_reward))
+
+    assert held_out["sea"].get_drawstyle() == "steps-post"
+    assert held_out["boltzmann"].get_drawstyle() == earned["sea"].get_drawstyle() == "default"
+
+
+@pytest.mark.parametrize(("task", "most"), [("classification", 1.1), ("ranking", 1.1 * 4.5437)])
+def test_bounds_are_shown_where_rewards_can_be(task: str, most: float) -> None:
+    """Bounds far outside do not widen the panel, and the panel says where they ended."""
+    cell = fake_cell("sea", 0, rounds=1000, task=task)
+    n = len(cell["check_records"]["at"])
+    cell["check_records"] |= {"new_lower": [*[-40.0] * (n - 1), 0.7], "deployed_upper": [*[60.0] * (n - 1), 50.0]}
+
+    axes = bounds([cell]).axes[0]
+
+    low, high = axes.get_ylim()
+    assert (low, high) == (pytest.approx(-0.1 * most / 1.1, rel=1e-3), pytest.approx(most, rel=1e-3))
+    assert [text.get_text() for text in axes.texts] == ["deployed: upper bound at the end: 50"]
+
+
+def test_log_evidence_is_shown_whole() -> None:
+    """Evidence is no reward: nothing limits it."""
+    cell = fake_cell("seamark", 0, rounds=1000)
+    cell["check_records"]["log_evidence"][-1] = 90.0
+
+    assert bounds([cell]).axes[0].get_ylim()[1] > 90

@@ -387,6 +387,23 @@ def test_a_method_whose_runs_are_shorter_is_named_beneath_the_figure() -> None:
     assert drawn.captions["classification-online-released"].endswith("since their runs are shorter: clucb.")
 
 
+@pytest.mark.parametrize(("seeds", "told"), [((1, 1), "1 seed"), ((2, 2), "2 seeds"), ((1, 3), "1 to 3 seeds")])
+def test_the_picture_itself_says_semantics_and_seeds(seeds: tuple[int, int], told: str) -> None:
+    """It is passed on without its caption; and the tables of the two tasks have different titles."""
+    spec = RunSpec("classification", "usps", "perfect", "released", ("sea", "bsea"), 100, max(seeds))
+    cells = [
+        fake_cell(method, seed, rounds=100, data="usps", true_value_baseline=0.5)
+        for method, n in zip(("sea", "bsea"), seeds)
+        for seed in range(n)
+    ]
+    asked = Wanted((), targets.SCALES["full"], {"classification": ("usps",)}, (), ())
+    drawn = sections.make(targets.TARGETS["classification-online"], asked, [Gathered(spec, cells)])
+    figure = drawn.figures["classification-online-released"]
+
+    assert figure.get_suptitle().endswith(f"classification, semantics 'released', {told}")
+    assert drawn.tables[0].title == "The curves in numbers: classification"
+
+
 @pytest.mark.parametrize("method", targets.SHARED["ranking"])
 def test_a_shared_ranking_method_has_the_same_numbers_under_both_semantics(method: str) -> None:
     """Everything that a cell measures, apart from seconds."""

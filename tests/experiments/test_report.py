@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from fake_cells import deployment, fake_cell, tiny_cell
 
-from seamark.experiments.figures import bounds, cumulative_reward, learning_curve, to_svg
+from seamark.experiments.figures import cumulative_reward, learning_curve, to_svg
+from seamark.experiments.gate_figure import bounds
 from seamark.experiments.report import inline_svg, render_report, verdicts, write_report
 from seamark.experiments.summary import summarise
 from seamark.experiments.tables import tables

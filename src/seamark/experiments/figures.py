@@ -1,4 +1,4 @@
-"""The figures of a run, drawn from its cells: learning curves, cumulative reward, and what the gates saw.
+"""The curves of a run, drawn from its cells, and what all figures share. What the gates saw: `gate_figure`.
 
 matplotlib is imported inside the functions and used through its object API: no window, no global figure. One method
 has one colour and one line style everywhere; the colours are those of Okabe and Ito and of Tol, safe for the colour
@@ -8,7 +8,7 @@ blind. The same cells give the same bytes.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ import numpy as np
 from seamark.experiments.summary import Cell, FloatArray, group_by_method, mean_and_sd, series
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -40,10 +39,9 @@ COLOURS = {
     "bubblerank": "#882255",
 }
 _OTHER_COLOURS = ("#332288", "#117733", "#AA4499", "#661100", "#44AA99")
-BASELINE_COLOUR, _UNSAFE_COLOUR, _SAFE_COLOUR = "#777777", "#CC3311", "#9A9A9A"
+BASELINE_COLOUR, BASELINE_ORDER = "#777777", 5  # above the curves, thinner: those that stay on it show
 _STYLES = {"sea": "-", "bsea": "-", "seamark": "-", "seamark-swaps": "-", "ips": ":"}  # gated solid, others dash-dotted
 _OTHER_STYLE = (0, (6, 1.5, 1.5, 1.5))
-_FEW_DEPLOYMENTS = 40
 _LINEAR_UP_TO = 10.0  # of the symlog axis
 BASELINE_ACTS_FIRST = ("ips", "bsea", "sea", "seamark", "seamark-swaps")
 _TASK_METRIC = {"ranking": ("ndcg10", "nDCG@10"), "classification": ("accuracy", "accuracy")}
@@ -77,14 +75,21 @@ def learning_curve(cells: Sequence[Cell]) -> Figure:
     """
     name, label = _TASK_METRIC[_task(cells)]
     metric = f"deployed_test_{name}"
-    with _figure() as (figure, [axes]):
+    with new_figure() as (figure, [axes]):
         baselines = [
             values[:, 0].mean()
             for method, rows in group_by_method(cells).items()
             if method in BASELINE_ACTS_FIRST and (values := series(rows, metric)) is not None
         ]
         if baselines:
-            axes.axhline(baselines[-1], color=BASELINE_COLOUR, linestyle="--", linewidth=1.2, label="baseline")
+            axes.axhline(
+                baselines[-1],
+                color=BASELINE_COLOUR,
+                linestyle="--",
+                linewidth=1.2,
+                label="baseline",
+                zorder=BASELINE_ORDER,
+            )
         draw_methods(axes, cells, metric)
         axes.set_xscale("log")
         axes.set_title(f"Deployed policy on held-out data\n{_subject(cells)}", loc="left")
@@ -97,39 +102,14 @@ def cumulative_reward(cells: Sequence[Cell]) -> Figure:
     """Cumulative reward (ranking: nDCG@10) minus the baseline's over rounds: mean over seeds and band."""
     name, label = ("ndcg10", "nDCG@10") if _task(cells) == "ranking" else ("reward", "reward")
     metric = f"relative_{name}"
-    with _figure() as (figure, [axes]):
-        axes.axhline(0.0, color=BASELINE_COLOUR, linestyle="--", linewidth=1.2, label="baseline")
+    with new_figure() as (figure, [axes]):
+        axes.axhline(0.0, color=BASELINE_COLOUR, linestyle="--", linewidth=1.2, label="baseline", zorder=BASELINE_ORDER)
         draw_methods(axes, cells, metric)
         axes.set_xscale("log")
         _symlog(axes, cells, metric)
         axes.set_title(f"Cumulative {label} relative to the baseline\n{_subject(cells)}", loc="left")
         axes.set_ylabel(f"cumulative {label} over the baseline's\n({_statistic(cells)})")
         _finish(figure, axes, cells)
-    return figure
-
-
-def bounds(cells: Sequence[Cell]) -> Figure:
-    """What each gate saw in its first seed, one panel per method with check records.
-
-    Lower bound of the candidate and upper bound of the deployed policy (of gates without bounds: the means), or log
-    evidence and its threshold. Vertical lines are deployments, red where the true value fell.
-    """
-    gated = {
-        method: rows[0] for method, rows in group_by_method(cells).items() if rows[0].get("check_records", {}).get("at")
-    }
-    with _figure(panels=max(1, len(gated))) as (figure, panels):
-        for axes, (method, cell) in zip(panels, gated.items()):
-            _draw_gate(axes, method, cell)
-        if not gated:
-            _say(panels[0], "No method of this run has a gate that checked.")
-            return figure
-        panels[len(gated) - 1].set_xlabel("rounds (log scale)")
-        found: dict[str, Artist] = {}
-        for axes in panels:
-            for handle, label in zip(*axes.get_legend_handles_labels()):
-                found.setdefault(label, handle)
-        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=3)
-        figure.suptitle(f"What the gates saw\n{_world(cells)}", x=0.01, ha="left", fontsize=11)
     return figure
 
 
@@ -167,7 +147,7 @@ def thin(x: FloatArray, limit: int = MAX_POINTS) -> np.ndarray[Any, np.dtype[np.
 
 
 @contextmanager
-def _figure(panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+def new_figure(panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
     """A figure and its panels, one below the other, in our style whatever the user's matplotlibrc says."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -179,94 +159,54 @@ def _figure(panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
 
 
 def draw_methods(axes: Axes, cells: Sequence[Cell], metric: str) -> None:
+    """A line and a band per method; steps where a gate decides what is measured, dashes over an equal line."""
     colours = _colours(cells)
-    for order, (method, rows) in enumerate(group_by_method(cells).items()):
-        values = series(rows, metric)
-        if values is None:
-            continue
+    found = {
+        m: (rows, values) for m, rows in group_by_method(cells).items() if (values := series(rows, metric)) is not None
+    }
+    shared = coinciding({method: mean_and_sd(values)[0] for method, (_, values) in found.items()})
+    for order, (method, (rows, values)) in enumerate(found.items()):
         at = np.array(rows[0]["at"], dtype=float)
         keep = thin(at)
         keep = keep[at[keep] > 0]  # round 0 has no place on a log axis
         mean, sd = mean_and_sd(values)
-        colour, zorder = colours[method], 3 + order / 100
-        style = _STYLES.get(method, _OTHER_STYLE)
-        axes.plot(at[keep], mean[keep], color=colour, linestyle=style, label=method, zorder=zorder)
+        colour = colours[method]
+        is_stepped = metric.startswith("deployed_") and method in BASELINE_ACTS_FIRST
+        axes.plot(
+            at[keep], mean[keep], color=colour, linestyle=_style(method, *shared[method]), label=method,
+            zorder=3 + order / 100, drawstyle="steps-post" if is_stepped else "default",
+        )  # fmt: skip
         if len(rows) > 1:
-            low, high = (mean - sd)[keep], (mean + sd)[keep]
-            axes.fill_between(at[keep], low, high, color=colour, alpha=0.14, linewidth=0, zorder=2)
+            axes.fill_between(
+                at[keep], (mean - sd)[keep], (mean + sd)[keep], color=colour, alpha=0.14, linewidth=0, zorder=2,
+                step="post" if is_stepped else None,
+            )  # fmt: skip
 
 
-def _draw_gate(axes: Axes, method: str, cell: Cell) -> None:
-    records = cell["check_records"]
-    at = np.array(records["at"], dtype=float)
-    keep = thin(at)
+def coinciding(curves: Mapping[str, FloatArray]) -> dict[str, tuple[int, int]]:
+    """By name, which of how many curves that are equal at half of their points or more: (0, 1) is a curve alone.
 
-    measured = "click-DCG@10" if cell.get("task") == "ranking" else "reward"
-
-    def column(name: str) -> FloatArray:
-        values: FloatArray = np.array(records.get(name) or [np.nan] * at.size, dtype=np.float64)[keep]
-        return np.where(np.isfinite(values), values, np.nan)
-
-    if "log_evidence" in records:
-        lines = [
-            ("log_evidence", "candidate: log evidence", "#D55E00", "-"),
-            ("threshold", "log threshold", "#222222", "--"),
-        ]
-        axes.set_ylabel("log evidence (nats)")
-    elif np.isfinite(column("new_lower")).any():
-        lines = [
-            ("new_lower", "candidate: lower bound", "#0072B2", "-"),
-            ("deployed_upper", "deployed: upper bound", "#222222", "--"),
-        ]
-        axes.set_ylabel(f"{measured} per round")
-    else:
-        lines = [
-            ("new_mean", "candidate: mean estimate", "#56B4E9", "-"),
-            ("deployed_mean", "deployed: mean estimate", "#222222", ":"),
-        ]
-        axes.set_ylabel(f"{measured} per round")
-    for name, label, colour, style in lines:
-        axes.plot(at[keep], column(name), color=colour, linestyle=style, linewidth=1.3, label=label, zorder=4)
-    _draw_deployments(axes, cell)
-    axes.set_xscale("log")
-    axes.set_xlim(1, max(10, cell["rounds"]))
-    _limit_to_late_values(axes, at[keep], [column(name) for name, *_ in lines])
-    axes.set_title(f"{method}, seed {cell['seed']}", loc="left", fontsize=10)
+    >>> coinciding({"a": np.zeros(4), "b": np.ones(4), "c": np.zeros(4)})
+    {'a': (0, 2), 'b': (0, 1), 'c': (1, 2)}
+    """
+    groups: list[list[str]] = []
+    for name, curve in curves.items():
+        for group in groups:
+            first = curves[group[0]]
+            is_equal = first.shape == curve.shape and np.isclose(first, curve, rtol=0, atol=1e-12, equal_nan=True)
+            if np.mean(is_equal) >= 0.5:
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return {name: (group.index(name), len(group)) for group in groups for name in group}
 
 
-def _draw_deployments(axes: Axes, cell: Cell) -> None:
-    """Vertical lines, through the whole panel if they are few, else short ones at its foot, the unsafe ones taller."""
-    are_few = len(cell["deployments"]) <= _FEW_DEPLOYMENTS
-    for is_unsafe, colour, label in (
-        (False, _SAFE_COLOUR, "deployment"),
-        (True, _UNSAFE_COLOUR, "deployment, truly worse"),
-    ):
-        rounds = [one["at"] for one in cell["deployments"] if _is_worse(one) == is_unsafe]
-        if rounds:
-            axes.vlines(
-                np.maximum(rounds, 1),
-                0.0,
-                1.0 if are_few else 0.18 if is_unsafe else 0.09,
-                transform=axes.get_xaxis_transform(),
-                colors=colour,
-                linewidth=1.4 if is_unsafe and are_few else 0.9,
-                label=label,
-                zorder=3 if is_unsafe else 2,
-            )
-
-
-def _is_worse(deployment: Cell) -> bool:
-    before, after = deployment["true_value_before"], deployment["true_value_after"]
-    return before is not None and after is not None and bool(after < before)
-
-
-def _limit_to_late_values(axes: Axes, at: FloatArray, lines: Sequence[FloatArray]) -> None:
-    """Show the values of the second half of the (log) axis whole; the first, wide bounds leave the panel."""
-    late = np.concatenate([line[at >= np.sqrt(at[-1])] for line in lines])
-    late = late[np.isfinite(late)]
-    if late.size:
-        margin = 0.15 * max(np.ptp(late), 1e-3)
-        axes.set_ylim(late.min() - margin, late.max() + margin)
+def _style(method: str, which: int, of: int) -> Any:
+    """The method's line style; of curves that coincide the first is solid, dashes over it leave a part to be seen."""
+    if of == 1:
+        return _STYLES.get(method, _OTHER_STYLE)
+    return "-" if which == 0 else (0, (3.0 * (of - which), 3.0 * which))
 
 
 def _symlog(axes: Axes, cells: Sequence[Cell], metric: str) -> None:
@@ -294,10 +234,10 @@ def _finish(figure: Figure, axes: Axes, cells: Sequence[Cell]) -> None:
         axes.set_xlim(1, max(10, cells[0]["rounds"]))
         figure.legend(loc="outside right upper", handlelength=2.6)
     else:
-        _say(axes, "No results.")
+        say(axes, "No results.")
 
 
-def _say(axes: Axes, text: str) -> None:
+def say(axes: Axes, text: str) -> None:
     axes.set_axis_off()
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center")
 
@@ -312,7 +252,7 @@ def _task(cells: Sequence[Cell]) -> str:
     return str(cells[0]["task"]) if cells else "classification"
 
 
-def _world(cells: Sequence[Cell]) -> str:
+def world_of(cells: Sequence[Cell]) -> str:
     if not cells:
         return ""
     cell = cells[0]
@@ -322,7 +262,7 @@ def _world(cells: Sequence[Cell]) -> str:
 
 def _subject(cells: Sequence[Cell]) -> str:
     n_seeds = len({cell["seed"] for cell in cells})
-    return f"{_world(cells)}, {n_seeds} seed{'' if n_seeds == 1 else 's'}" if cells else ""
+    return f"{world_of(cells)}, {n_seeds} seed{'' if n_seeds == 1 else 's'}" if cells else ""
 
 
 def _statistic(cells: Sequence[Cell]) -> str:

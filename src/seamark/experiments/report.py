@@ -18,12 +18,13 @@ from seamark.experiments.tables import Table, format_number, to_html
 
 _CAPTIONS = {
     "learning_curve": "The deployed policy on held-out data, over rounds. Line: mean over seeds; band: one "
-    "standard deviation. Dashed: the baseline. A gated method stays on the baseline until its first deployment.",
+    "standard deviation. Dashed: the baseline. A gated method stays on the baseline until its first deployment. "
+    "Curves that coincide are dashed over each other.",
     "cumulative_reward": "Cumulative reward minus what the baseline earned on the same rounds; below the dashed line "
     "exploration cost more than it has brought so far. Line: mean over seeds; band: one standard deviation.",
     "bounds": "What each gate saw, first seed. A gate with bounds deploys where the candidate's lower bound "
     "reaches the deployed policy's upper bound; the challenger gate where log evidence reaches its threshold. "
-    "Vertical lines: deployments; red: to a policy of lower true value. Wide bounds at the start are cut off.",
+    "Vertical lines: deployments; red: to a policy of lower true value. Bounds are cut off where no reward can be.",
 }
 _FIRST = ("command", "data", "seeds", "versions")  # of meta, in this order; what else it holds follows
 

@@ -210,7 +210,7 @@ def write_outputs(
     outcome: Outcome, out: Path, *, command: str, config: dict[str, Any], notes: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], list[Any]]:
     """summary.json, tables.md, figures and report.html from the cells; analysis never runs anything again."""
-    from seamark.experiments import figures
+    from seamark.experiments import figures, gate_figure
     from seamark.experiments.report import write_report
     from seamark.experiments.summary import summarise
     from seamark.experiments.tables import tables, to_markdown
@@ -226,7 +226,7 @@ def write_outputs(
         draw: dict[str, Callable[[Any], Any]] = {
             "learning-curve": figures.learning_curve,
             "cumulative-reward": figures.cumulative_reward,
-            "bounds": figures.bounds,
+            "bounds": gate_figure.bounds,
         }
         for name, function in draw.items():
             figure = function(outcome.cells)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.experiments import figures
 from seamark.experiments.paper.published import TITLES
 from seamark.experiments.paper.results import Gathered
-from seamark.experiments.summary import series
+from seamark.experiments.summary import group_by_method, series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,9 +20,11 @@ _NOISE = {"classification": "{} rewards", "ranking": "{} clicks"}
 
 
 def online(
-    runs: Sequence[Gathered], task: str, sets: Sequence[str], noises: Sequence[str], why: dict[str, str]
+    runs: Sequence[Gathered], task: str, sets: Sequence[str], noises: Sequence[str], why: dict[str, str], title: str
 ) -> Figure:
     """Held-out performance of the policy that acts, over rounds: mean over seeds, band of one standard deviation.
+
+    Above it `title`, and over how many seeds.
 
     A set without results keeps its row, with the reason in `why`.
     """
@@ -31,7 +33,7 @@ def online(
 
     metric, label = METRICS[task]
     with matplotlib.rc_context(figures.STYLE):
-        size = (1.5 + 3.1 * len(noises), 0.9 + 2.3 * len(sets))
+        size = (1.5 + 3.1 * len(noises), 1.2 + 2.3 * len(sets))
         figure: Figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(len(sets), len(noises), squeeze=False, sharex=True)
         for i, data in enumerate(sets):
@@ -49,6 +51,7 @@ def online(
                     axes.set_ylabel(f"{TITLES.get(data, data)}\ntest {label}")
                 if i == len(sets) - 1:
                     axes.set_xlabel("rounds (log scale)")
+        figure.suptitle(f"{title}, {_seeds(drawn(runs))}", x=0.01, ha="left", fontsize=11)
         found: dict[str, Any] = {}
         for axes in panels.flat:
             for handle, name in zip(*axes.get_legend_handles_labels()):
@@ -75,11 +78,27 @@ def not_drawn(runs: Sequence[Gathered]) -> list[str]:
     return sorted(found)
 
 
+def _seeds(runs: Sequence[Gathered]) -> str:
+    """How many seeds a line is the mean of, from the fewest to the most."""
+    counts = sorted({len(found) for run in runs for found in group_by_method(run.cells).values()})
+    if not counts:
+        return "no seeds"
+    text = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{text} seed{'' if counts[-1] == 1 else 's'}"
+
+
 def _draw(axes: Axes, cells: list[Any], metric: str) -> None:
     gated = [c for c in cells if c["method"] in figures.BASELINE_ACTS_FIRST]
     if gated and (values := series(gated, metric)) is not None:
         level = float(values[:, 0].mean())
-        axes.axhline(level, color=figures.BASELINE_COLOUR, linestyle="--", linewidth=1.1, label="baseline")
+        axes.axhline(
+            level,
+            color=figures.BASELINE_COLOUR,
+            linestyle="--",
+            linewidth=1.1,
+            label="baseline",
+            zorder=figures.BASELINE_ORDER,
+        )
     figures.draw_methods(axes, cells, metric)
     axes.set_xscale("log")
     axes.set_xlim(1, max(10, cells[0]["rounds"]))

@@ -365,7 +365,7 @@ def _online(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered])
         aside = grids.not_drawn(same)
         if sets and any(run.cells for run in same):
             name = f"{target.name}-{sem}"
-            drawn[name] = grids.online(same, task, sets, paper.noises(task), why)
+            drawn[name] = grids.online(same, task, sets, paper.noises(task), why, f"{target.title}, semantics '{sem}'")
             captions[name] = (
                 f"Held-out performance of the policy that acts, semantics '{sem}'. Rows: data sets; columns: "
                 f"{_UNIT[task]}. Line: mean over seeds; band: one standard deviation; dashed: the baseline; SEA blue."
@@ -378,7 +378,7 @@ def _online(target: Target, task: str, wanted: Wanted, runs: Sequence[Gathered])
         "The paper shows these curves as a figure and prints no numbers."
     )
     headers = ("Run and method", "Semantics", "Published baseline", "Baseline", "At the end", "Lowest, mean", "Lowest")
-    tables = (Table(target.name, "The curves in numbers", note, headers, tuple(rows)),) if rows else ()
+    tables = (Table(target.name, f"The curves in numbers: {task}", note, headers, tuple(rows)),) if rows else ()
     notes = () if rows else (_EMPTY,)
     return Section(target.name, target.title, notes, tables, figures=drawn, captions=captions)
 
