@@ -14,7 +14,7 @@ from seamark.experiments.figures import cumulative_reward, learning_curve, to_sv
 from seamark.experiments.gate_figure import bounds
 from seamark.experiments.report import inline_svg, render_report, verdicts, write_report
 from seamark.experiments.summary import summarise
-from seamark.experiments.tables import tables
+from seamark.experiments.tables import tables, to_html
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 META = {
@@ -205,3 +205,12 @@ def test_inlined_svg_keeps_its_style_to_itself() -> None:
     assert "<metadata" not in text
     assert "#one *{stroke-linejoin" in text
     assert all(i.startswith("one") for i in Page(text).ids)
+
+
+def test_headers_of_tables_wrap_and_only_marked_tables_have_room_for_marks(report: str) -> None:
+    """What does not fit would be cut off: wide tables scroll, and a printed page does not."""
+    summary = summarise([fake_cell(m, s, rounds=100) for s in range(3) for m in ("sea", "boltzmann")], [], [])
+    kinds = {table.name: "unmarked" in to_html(table) for table in tables(summary)}
+
+    assert re.search(r"thead th \{[^}]*white-space: normal", report)
+    assert (kinds["cumulative_reward"], kinds["safety"]) == (False, True)

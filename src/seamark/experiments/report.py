@@ -232,13 +232,15 @@ figure { margin: 0 0 2rem; }
 figcaption { color: var(--soft); font-size: .875rem; margin-top: .5rem; max-width: 50rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th, td { padding: .3rem .75rem; text-align: right; }
+th, td { padding: .3rem .6rem; text-align: right; }
 th:first-child { text-align: left; }
-thead th { border-bottom: 2px solid var(--line); }
-thead th + th { padding-right: calc(.75rem + .9em); }
-tbody th { font-weight: 500; }
+thead th { border-bottom: 2px solid var(--line); white-space: normal; vertical-align: bottom; }
+thead th + th { padding-right: calc(.6rem + .9em); }
+tbody th { font-weight: 500; white-space: normal; min-width: 9rem; }
 tbody tr:nth-child(even) { background: var(--band); }
 .mark { display: inline-block; width: 1.2em; font-size: .75em; }
+.unmarked .mark { display: none; }
+.unmarked thead th + th { padding-right: .6rem; }
 .plot .scroll { background: #ffffff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
 .plot svg { display: block; width: 100%; min-width: 34rem; height: auto; }
 summary { cursor: pointer; }

@@ -177,8 +177,10 @@ def to_html(table: Table) -> str:
     body = "".join(
         f'<tr><th scope="row">{html.escape(row[0])}</th>' + "".join(map(_td, row[1:])) + "</tr>\n" for row in table.rows
     )
+    is_marked = any(cell.endswith((GAIN, LOSS)) for row in table.rows for cell in row)
+    kind = "table" if is_marked else "table unmarked"  # without room for marks
     return (
-        f'<figure class="table" id="table-{html.escape(table.name)}">\n<h3>{html.escape(table.title)}</h3>\n'
+        f'<figure class="{kind}" id="table-{html.escape(table.name)}">\n<h3>{html.escape(table.title)}</h3>\n'
         f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}</tbody>\n</table></div>\n"
         f"<figcaption>{html.escape(table.note)}</figcaption>\n</figure>\n"
