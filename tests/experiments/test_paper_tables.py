@@ -509,6 +509,20 @@ def test_the_whole_paper_at_a_tiny_scale(
     capsys.readouterr()
 
 
+def test_each_target_made_alone_has_a_page_of_its_own(
+    no_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One after the other into one folder: no page takes the place of another, nor of that of `all`."""
+    for target in ("datasets", "click-noise"):
+        call(monkeypatch, "paper", target, "--scale", "tiny", "--out", "x", "-q")
+        assert capsys.readouterr().out == f"Results: x/paper ({target}.html; .md and .json per target)\n"
+
+    pages = {path.name: path.read_text("utf-8") for path in (no_data / "x" / "paper").glob("*.html")}
+    assert pages.keys() == {"datasets.html", "click-noise.html"}
+    assert "<h2>Data sets</h2>" in pages["datasets.html"]
+    assert "<h2>Click noise</h2>" in pages["click-noise.html"]
+
+
 def test_no_run_reads_what_is_there_and_lists_what_is_not(
     no_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

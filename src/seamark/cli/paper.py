@@ -123,4 +123,4 @@ def _show(made: object, folder: Path, quiet: bool) -> None:
             console.print()
         for one in made.missing:
             console.print(f"missing: {one}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"Results: {folder} (report.html; .md and .json per target)", highlight=False, soft_wrap=True)
+    console.print(f"Results: {folder} ({made.page}; .md and .json per target)", highlight=False, soft_wrap=True)

@@ -51,6 +51,11 @@ class Made:
         what = "the paper's tables and figures" if len(names) > 1 else names[0]
         return f"Published and obtained: {what} ({self.wanted.scale.name})"
 
+    @property
+    def page(self) -> str:
+        """The name of the HTML file: one for the whole, another for each target that is made alone."""
+        return "report.html" if len(self.wanted.targets) > 1 else f"{self.wanted.targets[0].name}.html"
+
 
 def make(wanted: Wanted, runs: list[Gathered], command: str) -> Made:
     """Sections, overview, safety and what is missing."""
@@ -63,7 +68,7 @@ def make(wanted: Wanted, runs: list[Gathered], command: str) -> Made:
 
 
 def write(made: Made, folder: Path) -> list[Path]:
-    """One Markdown and one JSON file per target, its figures, and report.html for the whole command."""
+    """One Markdown and one JSON file per target, its figures, and an HTML page for the whole command."""
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for section in made.sections:
@@ -73,8 +78,8 @@ def write(made: Made, folder: Path) -> list[Path]:
         _write_text(text, to_text(made, section))
         write_json(folder / f"{section.name}.json", to_json(made, section))
         written += [text, text.with_suffix(".json")]
-    _write_text(folder / "report.html", to_page(made))
-    return [*written, folder / "report.html"]
+    _write_text(folder / made.page, to_page(made))
+    return [*written, folder / made.page]
 
 
 def to_text(made: Made, section: Section) -> str:
