@@ -204,7 +204,9 @@ def test_more_seeds_and_methods_reuse_what_is_there(tmp_path: Path) -> None:
     assert other.count("reused") == 0
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"3", b'{"schema": 0}', b"\xff\xfe", b"{}"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b"3", b'{"schema": 0}', b"\xff\xfe", b"{}", b'{"schema": 1}']
+)
 def test_a_damaged_cell_is_run_again(content: bytes, tmp_path: Path) -> None:
     """Whatever lies in its place: it is not used, and it is replaced."""
     the_plan = planned(methods="sea", seeds=1)

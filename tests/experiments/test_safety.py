@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from seamark.cli import app
 from seamark.estimation import maurer_pontil_radius
-from seamark.experiments.safety import plan, summary
+from seamark.experiments.safety import pair, plan, summary
 from seamark.experiments.safety.cell import SafetyCell, run_cell
 from seamark.experiments.safety.gates import GATES, PairedReusedGate
 from seamark.experiments.safety.learners import LEARNERS, ScoredPolicy
@@ -214,6 +215,38 @@ def test_on_the_fixed_pair_the_challenger_takes_a_third_of_the_papers_rounds_at_
     pair = fixed_pair()
     challenger = [rounds_to_deploy(pair, "challenger", seed=s, limit=30_000, leg=200)[0] for s in (1, 2, 3)]
     paper = [rounds_to_deploy(pair, "paper", seed=s, limit=60_000, leg=1_000)[0] for s in (1, 2, 3)]
+@pytest.mark.parametrize("content", ['{"schema": 1}', "{}", "{"])
+def test_a_damaged_cell_is_run_again(content: str, tmp_path: Path) -> None:
+    cell = _cell("means", "fixed", "null", rounds=1_000)
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / f"{cell.id}.json").write_text(content)
+
+    assert plan.n_done([cell], tmp_path) == 0
+    (result,) = execute([cell], tmp_path)
+    assert result["gate"] == "means"
+    assert plan.n_done([cell], tmp_path) == 1
+
+
+def test_an_interruption_drops_the_queue_and_keeps_what_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs in other processes that ended, though nobody had looked at them, are kept; the rest is not waited for."""
+    futures: set[Future[Any]] = set()
+
+    def interrupted(waiting: set[Future[Any]]) -> Any:
+        futures.update(waiting)
+        wait(waiting, return_when=FIRST_COMPLETED)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plan, "as_completed", interrupted)
+    cells = [_cell("means", "fixed", "null", rounds=1_000, seed=s) for s in range(200)]
+    with pytest.raises(KeyboardInterrupt):
+        list(execute(cells, tmp_path, jobs=2))
+
+    assert any(future.cancelled() or not future.done() for future in futures)
+    assert 2 <= plan.n_done(cells, tmp_path) < 200
+
+
 
     assert all(t is not None for t in [*challenger, *paper])
     assert np.median([t or 0 for t in challenger]) < np.median([t or 0 for t in paper]) / 3
@@ -236,3 +269,42 @@ def test_the_command_fails_when_the_challenger_breaks_its_promise(monkeypatch: p
     done = CliRunner().invoke(app, [*arguments, "--jobs", "1"])
 
     assert done.exit_code == 1
+
+
+def test_the_interrupted_command_says_how_far_it_came_and_what_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(cell: SafetyCell) -> Any:
+        if cell.seed == 4201:
+            raise KeyboardInterrupt
+        return run_cell(cell)
+
+    monkeypatch.setattr(plan, "run_cell", interrupted)
+    arguments = ["safety", "--gates", "means", "--worlds", "null", "--seeds", "3", "--jobs", "1", "-q"]
+    kept = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
+    lost = CliRunner().invoke(app, arguments)
+
+    assert (kept.exit_code, lost.exit_code) == (1, 1)
+    resumes = f"the same command with --out {tmp_path} resumes."
+    assert kept.stderr == f"seamark: interrupted with 1 of 3 runs done; {resumes}\n"
+    assert lost.stderr == "seamark: interrupted with 1 of 3 runs done; nothing is kept without --out.\n"
+
+
+@pytest.mark.parametrize("option", ["--gates", "--learners", "--worlds", "--scale", "--jobs", "--delta"])
+def test_the_fixed_pair_refuses_options_that_it_has_no_use_for(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the value is the default: who gives it expects something of it."""
+    monkeypatch.setattr(pair, "pair_medians", lambda **_: pytest.fail("was run"))
+    value = {"--scale": "tiny", "--jobs": "0", "--delta": "0.05"}.get(option, "paper")
+    done = CliRunner().invoke(app, ["safety", "--fixed-pair", option, value])
+
+    assert isinstance(done.exception, ValueError)  # one line and exit code 2 in `main`
+    assert str(done.exception).startswith(f"{option}: --fixed-pair has no such option")
+
+
+def test_the_fixed_pair_is_written_where_out_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"gate": "paper", "gain": 0.09, "seeds": 2, "deployed": 2, "median": 100.0, "us_per_round": 1.0}]
+    monkeypatch.setattr(pair, "pair_medians", lambda **_: rows)
+    done = CliRunner().invoke(app, ["safety", "--fixed-pair", "--json", "--out", str(tmp_path / "new")])
+
+    assert done.exit_code == 0
+    assert json.loads((tmp_path / "new" / "pair.json").read_text("utf-8")) == json.loads(done.stdout) == rows

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,13 +190,22 @@ def _one_blas_thread() -> Any:
     return threadpool_limits(1)
 
 
-def read_cell(path: Path) -> dict[str, Any] | None:
-    """A finished cell, or None where there is none that can be used."""
+RESULT = (
+    "id", "method", "seed", "task", "data", "rounds", "version", "config", "at", "cumulative_reward",
+    "baseline_cumulative_reward", "expected_gain", "true_value_baseline", "deployments", "unsafe_deployments",
+    "worst_shortfall", "checks", "seconds", "rounds_per_second",
+)  # fmt: skip
+"""What a summary needs of a finished cell, whatever its task."""
+
+
+def read_cell(path: Path, needs: Iterable[str] = RESULT) -> dict[str, Any] | None:
+    """A finished cell, or None where there is none that can be used: no file, a damaged one, or a field missing."""
     try:
         cell: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return cell if isinstance(cell, dict) and cell.get("schema") == SCHEMA else None
+    is_whole = isinstance(cell, dict) and cell.get("schema") == SCHEMA and cell.keys() >= set(needs)
+    return cell if is_whole else None
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -20,6 +20,9 @@ from seamark.randomness import Stream, stream
 from seamark.rounds import Rounds
 
 SCHEMA = 1
+RESULT = ("id", "gate", "learner", "world", "rounds", "deployments", "worst_value_change", "reward_over_baseline",
+          "us_per_round")  # fmt: skip
+"""What a summary needs of a finished run."""
 EQUAL = 1e-9
 """Values closer than this are equal: both are sums of thousands of floats."""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seamark.experiments.run import read_cell, write_json
-from seamark.experiments.safety.cell import SafetyCell, run_cell
+from seamark.experiments.safety.cell import RESULT, SafetyCell, run_cell
 from seamark.experiments.safety.gates import GATES
 from seamark.experiments.safety.learners import FIXED, LEARNERS
 from seamark.experiments.safety.worlds import FIXED_WORLDS, WORLDS
@@ -117,36 +121,86 @@ def _known(kind: str, name: str, known: dict[str, Any]) -> str:
     return name
 
 
-def execute(cells: list[SafetyCell], out: Path | None = None, *, jobs: int = 1) -> Iterator[dict[str, Any]]:
-    """Results as they come; those that are in `out` are not run again. The first runs alone: it compiles for all."""
+def execute(
+    cells: list[SafetyCell], out: Path | None = None, *, jobs: int = 1
+) -> Generator[dict[str, Any], None, None]:
+    """Results as they come; those that are in `out` are not run again. The first runs alone: it compiles for all.
+
+    An interruption stops the runs that are under way; those that have ended are in `out`.
+    """
     folder = None if out is None else out / "cells"
     todo = []
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     for cell in cells:
-        kept = None if folder is None else read_cell(folder / f"{cell.id}.json")
+        kept = _kept(cell, folder)
         if kept is None:
             todo.append(cell)
         else:
             yield kept
-    for result in _run(todo, jobs or os.cpu_count() or 1):
+
+    def keep(result: dict[str, Any]) -> dict[str, Any]:
         if folder is not None:
             write_json(folder / f"{result['id']}.json", result)
-        yield result
+        return result
+
+    yield from _run(todo, jobs or os.cpu_count() or 1, keep)
 
 
-def _run(cells: list[SafetyCell], jobs: int) -> Iterator[dict[str, Any]]:
+def n_done(cells: list[SafetyCell], out: Path) -> int:
+    """How many of the cells have ended and are in `out`."""
+    return sum(_kept(cell, out / "cells") is not None for cell in cells)
+
+
+def _kept(cell: SafetyCell, folder: Path | None) -> dict[str, Any] | None:
+    return None if folder is None else read_cell(folder / f"{cell.id}.json", needs=RESULT)
+
+
+Keep = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _run(cells: list[SafetyCell], jobs: int, keep: Keep) -> Iterator[dict[str, Any]]:
     alone = cells if jobs == 1 else cells[:1]
     for cell in alone:
-        yield _run_quietly(cell)
-    if len(alone) == len(cells):
-        return
-    import multiprocessing
+        yield keep(_run_quietly(cell))
+    if len(alone) < len(cells):
+        yield from _run_beside(cells[len(alone) :], jobs, keep)
 
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(_run_quietly, cell) for cell in cells[1:]]
-        for future in as_completed(futures):
-            yield future.result()
+
+def _run_beside(cells: list[SafetyCell], jobs: int, keep: Keep) -> Iterator[dict[str, Any]]:
+    """Results of the cells in processes of their own; leaving early ends the processes and keeps what they returned."""
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    waiting: set[Future[dict[str, Any]]] = set()
+    try:
+        with _deaf():
+            waiting |= {pool.submit(_run_quietly, cell) for cell in cells}
+        for future in as_completed(set(waiting)):
+            result = keep(future.result())
+            waiting.remove(future)
+            yield result
+        pool.shutdown()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        for future in waiting:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                keep(future.result())
+        raise
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that start inside do not hear Ctrl-C, which reaches all of a terminal; who started them ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _run_quietly(cell: SafetyCell) -> dict[str, Any]:
