@@ -160,9 +160,29 @@ def test_rows_have_the_promised_fields_and_count_what_they_say() -> None:
 
     assert row.keys() >= FIELDS
     assert (row["seeds"], row["deployments"], row["runs_with_false_deployment"]) == (3, 3, 1)
-    assert row["median_first_deployment"] == 40
+    assert (row["median_first_deployment"], row["runs_that_deployed"]) == ((10 + 40) / 2, 2)
     assert row["worst_value_change"] == pytest.approx(-0.3)
     assert row["reward_over_baseline"] == 2.0
+
+
+def test_the_first_deployment_is_that_of_the_runs_that_deployed() -> None:
+    """As in the safety table of `seamark run`: a median over them and how many they were; never only if none did."""
+
+    def first(*ats: int | None) -> tuple[float | None, str]:
+        results = [
+            {
+                "gate": "paper", "learner": "tree", "world": "null", "seed": seed, "rounds": 100,
+                "deployments": [] if at is None else [{"at": at, "verdict": "promote", "is_false": False}],
+                "worst_value_change": 0.0, "reward_over_baseline": 0.0, "us_per_round": 1.0,
+            }
+            for seed, at in enumerate(ats)
+        ]  # fmt: skip
+        rows = summarise(results)
+        return rows[0]["median_first_deployment"], summary.safety_benchmark_table(rows).rows[0][6]
+
+    assert first(5500, None) == (5500.0, "5,500 (1 of 2)")
+    assert first(10, 20) == (15.0, "15")
+    assert first(None, None) == (None, "never")
 
 
 def test_a_median_of_runs_that_mostly_never_deploy_is_never() -> None:
@@ -195,26 +215,6 @@ def test_named_learners_and_worlds_are_combined() -> None:
     assert {c.learner for c in plan_cells("tiny", worlds=["worse"])} == {"fixed"}
 
 
-@pytest.mark.parametrize("options", [{"gates": ["papers"]}, {"learners": ["cnn"]}, {"worlds": ["mars"]}])
-def test_unknown_names_are_refused_with_the_known_ones(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(options))}: .* is not known; choose from"):
-        plan_cells("tiny", **options)
-
-
-def test_the_fixed_pair_is_what_its_figures_are_quoted_for() -> None:
-    pair = fixed_pair()
-
-    assert pair.gain == pytest.approx(0.09, abs=0.005)
-    assert pair.deployed.min_probability == 0.01
-    assert pair.candidate.min_probability == 0.01
-
-
-@pytest.mark.slow
-def test_on_the_fixed_pair_the_challenger_takes_a_third_of_the_papers_rounds_at_most() -> None:
-    """Medians of 3 runs; the issue's bar of a fifth is measured over 20 (docs/guarantee.md)."""
-    pair = fixed_pair()
-    challenger = [rounds_to_deploy(pair, "challenger", seed=s, limit=30_000, leg=200)[0] for s in (1, 2, 3)]
-    paper = [rounds_to_deploy(pair, "paper", seed=s, limit=60_000, leg=1_000)[0] for s in (1, 2, 3)]
 @pytest.mark.parametrize("content", ['{"schema": 1}', "{}", "{"])
 def test_a_damaged_cell_is_run_again(content: str, tmp_path: Path) -> None:
     cell = _cell("means", "fixed", "null", rounds=1_000)
@@ -247,6 +247,26 @@ def test_an_interruption_drops_the_queue_and_keeps_what_has_ended(
     assert 2 <= plan.n_done(cells, tmp_path) < 200
 
 
+@pytest.mark.parametrize("options", [{"gates": ["papers"]}, {"learners": ["cnn"]}, {"worlds": ["mars"]}])
+def test_unknown_names_are_refused_with_the_known_ones(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))}: .* is not known; choose from"):
+        plan_cells("tiny", **options)
+
+
+def test_the_fixed_pair_is_what_its_figures_are_quoted_for() -> None:
+    pair = fixed_pair()
+
+    assert pair.gain == pytest.approx(0.09, abs=0.005)
+    assert pair.deployed.min_probability == 0.01
+    assert pair.candidate.min_probability == 0.01
+
+
+@pytest.mark.slow
+def test_on_the_fixed_pair_the_challenger_takes_a_third_of_the_papers_rounds_at_most() -> None:
+    """Medians of 3 runs; the issue's bar of a fifth is measured over 20 (docs/guarantee.md)."""
+    pair = fixed_pair()
+    challenger = [rounds_to_deploy(pair, "challenger", seed=s, limit=30_000, leg=200)[0] for s in (1, 2, 3)]
+    paper = [rounds_to_deploy(pair, "paper", seed=s, limit=60_000, leg=1_000)[0] for s in (1, 2, 3)]
 
     assert all(t is not None for t in [*challenger, *paper])
     assert np.median([t or 0 for t in challenger]) < np.median([t or 0 for t in paper]) / 3

@@ -26,8 +26,7 @@ def summarise(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for key in sorted(groups, key=lambda k: [names.index(name) for names, name in zip(order, k)]):
         runs = groups[key]
-        firsts = [r["deployments"][0]["at"] if r["deployments"] else math.inf for r in runs]
-        median = float(np.median(firsts)) if all(map(math.isfinite, firsts)) else median_with_never(firsts)
+        firsts = [r["deployments"][0]["at"] for r in runs if r["deployments"]]
         deployments = [d for r in runs for d in r["deployments"]]
         rows.append(
             {
@@ -37,7 +36,9 @@ def summarise(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 "false_deployments": sum(d["is_false"] for d in deployments),
                 "rollbacks": sum(d["verdict"] == "rollback" for d in deployments),
                 "worst_value_change": min(r["worst_value_change"] for r in runs),
-                "median_first_deployment": median if math.isfinite(median) else None,
+                # over the runs that deployed at all; how many did is beside it
+                "median_first_deployment": float(np.median(firsts)) if firsts else None,
+                "runs_that_deployed": len(firsts),
                 "reward_over_baseline": float(np.mean([r["reward_over_baseline"] for r in runs])),
                 "us_per_round": float(np.mean([r["us_per_round"] for r in runs])),
             }
@@ -79,18 +80,24 @@ def broken_promises(rows: Iterable[dict[str, Any]], delta: float) -> dict[str, f
     return found
 
 
+def _first(row: dict[str, Any]) -> str:
+    if row["median_first_deployment"] is None:
+        return "never"
+    text, n = f"{row['median_first_deployment']:,.0f}", row["runs_that_deployed"]
+    return text if n == row["seeds"] else f"{text} ({n} of {row['seeds']})"
+
+
 def safety_benchmark_table(rows: list[dict[str, Any]]) -> Table:
     """The rows for a person."""
 
     def text(row: dict[str, Any]) -> tuple[str, ...]:
         k, n = row["runs_with_false_deployment"], row["seeds"]
         low, high = binomial_interval(k, n)
-        first = row["median_first_deployment"]
         back = f" ({row['rollbacks']} back)" if row["rollbacks"] else ""
         return (
             f"{row['learner']}, {row['world']}", row["gate"], f"{k}/{n}", f"{100 * low:.0f}-{100 * high:.0f} %",
             f"{row['deployments']}{back}", f"{row['worst_value_change']:+.3f}",
-            "never" if first is None else f"{first:,.0f}",
+            _first(row),
             f"{row['reward_over_baseline']:+,.0f}", f"{row['us_per_round']:.2f}",
         )  # fmt: skip
 
@@ -99,7 +106,8 @@ def safety_benchmark_table(rows: list[dict[str, Any]]) -> Table:
         title="Runs that deployed a worse policy",
         note=(
             "False: runs with a deployment truly worse than what it replaced (null, worse: with any), with a 95 % "
-            "interval. Worst: lowest value reached, relative to the baseline. First: median first deployment. Gain: "
+            "interval. Worst: lowest value reached, relative to the baseline. First: median first deployment over the "
+            "runs that deployed, in brackets how many if not all; never: none did. Gain: "
             "expected reward over the baseline per run. us: microseconds of the gate per round, scoring included."
         ),
         headers=("Learner, world", "Gate", "False", "95 %", "Deployed", "Worst", "First", "Gain", "us"),
