@@ -14,8 +14,11 @@ import pytest
 from tests.support import Raising
 
 from seamark.cli import main
-from seamark.cli.run import settle
-from seamark.experiments import methods
+from seamark.cli.outputs import require_writable_file
+from seamark.cli.run import DEFAULTS, METHODS_HELP, OF_TASK, settle
+from seamark.experiments import methods, ranking_methods
+from seamark.experiments.run import RunConfig
+from seamark.experiments.tasks import TASKS
 
 TRAIN = "".join(f"{i % 3} 1:{1 + i % 3} 2:{(i * 7 % 5) / 5} 3:1\n" for i in range(60))
 TEST = "0 1:1 3:1\n1 1:2 3:1\n2 1:3 2:0.5 3:1\n"
@@ -178,6 +181,7 @@ BAD_CONFIGS = {
     "a list for a number": "delta = [0.1]",
     "list of numbers": "methods = [1, 2]",
 }
+    "a table that belongs below set": "[sea]\nlr = 0.5",
 
 
 @pytest.mark.parametrize("name", BAD_CONFIGS)
@@ -189,6 +193,34 @@ def test_a_bad_config_is_one_line_and_exit_code_two(name: str, seamark: Any, tmp
 
 
 def test_the_command_line_wins_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+def test_the_table_of_a_method_at_the_wrong_place_is_told_the_right_one(seamark: Any, tmp_path: Path) -> None:
+    """[ips] is what one writes first."""
+    (tmp_path / "c.toml").write_text("rounds = 10\n[ips]\nlr = 0.5\n")
+
+    assert_one_line(seamark("run", "--config", "c.toml"), "unknown ips", "a table such as [set.ips].")
+
+
+def test_help_shows_defaults_methods_and_brackets(seamark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What help says is what a run does. Caught: [...] taken for markup, a method or a default that is not told."""
+    monkeypatch.setenv("COLUMNS", "100")
+    told = {name: " ".join(seamark(name, "--help").out.replace("│", " ").split()) for name in ("run", "plan")}
+
+    assert "same options and [set.METHOD] tables" in told["run"]
+    for value in (v for v in DEFAULTS.values() if v is not None):
+        assert f"[default: {value}]" in told["run"]
+    assert "mixed in [default: 0.1]" in told["plan"]
+    assert "prefers another action [default: a guess]" in told["plan"]
+
+    ours, _, ranking = METHODS_HELP.partition(": ")[2].partition("; ranking: ")
+    assert set(ours.split(", ")) == set(methods.METHODS)
+    assert set(ranking.split(", ")) == set(ranking_methods.METHODS)
+    for name, default in TASKS["classification"].defaults.items():
+        assert default is None or OF_TASK[name].startswith(default)
+    for name, default in TASKS["ranking"].defaults.items():
+        assert OF_TASK[name].endswith(default)
+    assert OF_TASK["floor"].startswith(str(RunConfig().floor_used))
+
+
     """Option by option, dashes or underscores; overrides per method and key."""
     config = tmp_path / "c.toml"
     config.write_text(

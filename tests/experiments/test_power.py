@@ -145,3 +145,12 @@ def test_the_commands_json_is_the_same_numbers() -> None:
 
     assert found["gates"] == again["gates"]
     assert found["promotes"]
+
+
+def test_an_option_of_boltzmann_logging_is_refused_without_it() -> None:
+    arguments = ["plan", "--lift", "0.05", "--reward-rate", "0.5", "--actions", "5", "--top", "0.8"]
+    done = CliRunner().invoke(app, arguments)
+
+    assert done.exit_code == 2
+    assert "--top 0.8: is for --logging boltzmann" in done.stderr
+    assert CliRunner().invoke(app, [*arguments, "--logging", "boltzmann", "--json"]).exit_code in (0, 3)

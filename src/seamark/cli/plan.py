@@ -19,15 +19,18 @@ def plan(
     reward_rate: Annotated[float, typer.Option(help="Expected reward of the policy that serves")],
     actions: Annotated[int, typer.Option(help="Number of actions")],
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", "--floor", help="Share of uniform exploration mixed in  [default: 0.1]")
+        float | None,
+        typer.Option("--epsilon", "--floor", help="Share of uniform exploration mixed in \\[default: 0.1]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Failure probability")] = 0.05,
     guarantee: Annotated[str, typer.Option(help="What delta is for: run, deployment or fdr")] = "run",
     logging: Annotated[str, typer.Option(help="How the policy acts: epsilon-greedy or boltzmann")] = "epsilon-greedy",
-    top: Annotated[float, typer.Option(help="Boltzmann: probability of the preferred action")] = 0.7,
+    top: Annotated[
+        float | None, typer.Option(help="Boltzmann: probability of the preferred action \\[default: 0.7]")
+    ] = None,
     share_changed: Annotated[
         float | None,
-        typer.Option(help="Share of contexts where the candidate prefers another action  [default: a guess]"),
+        typer.Option(help="Share of contexts where the candidate prefers another action \\[default: a guess]"),
     ] = None,
     explore_share: Annotated[float, typer.Option(help="Share of exploration spent on the candidate's actions")] = 0.0,
     rounds: Annotated[int, typer.Option(help="How many rounds there will be")] = 1_000_000,
@@ -42,10 +45,12 @@ def plan(
         fail(f"--logging {logging}: must be epsilon-greedy or boltzmann.", BAD_INPUT)
     if guarantee not in ("run", "deployment", "fdr"):
         fail(f"--guarantee {guarantee}: must be run, deployment or fdr.", BAD_INPUT)
+    if top is not None and logging != "boltzmann":
+        fail(f"--top {top:g}: is for --logging boltzmann; {logging} has --epsilon.", BAD_INPUT)
     chosen = Plan(
         lift, reward_rate, actions, epsilon=0.1 if epsilon is None else epsilon, delta=delta,
-        guarantee=guarantee, logging=logging, top=top,  # type: ignore[arg-type]  # checked above
-        share_changed=share_changed, explore_share=explore_share,
+        guarantee=guarantee, logging=logging, share_changed=share_changed,  # type: ignore[arg-type]  # checked above
+        explore_share=explore_share, top=0.7 if top is None else top,
     )  # fmt: skip
     found = power(chosen, horizon=max(rounds, 10_000_000))
     median = found["gates"][-1]["median"]

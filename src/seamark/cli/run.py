@@ -25,32 +25,51 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+METHODS_HELP = (
+    "Comma-separated, or all: seamark, sea, bsea, ips, epsilon-greedy, boltzmann, linucb, thompson, clucb; ranking: "
+    "seamark, seamark-swaps, sea, bsea, ips, ranksvm-online, pdgd, dbgd, bubblerank"
+)
+OF_TASK = {
+    "data": "digits; ranking: letor-synthetic", "methods": "seamark,sea,bsea,ips,epsilon-greedy,linucb; ranking: "
+    "ips,sea,bsea,seamark,seamark-swaps,ranksvm-online,pdgd", "rewards": "perfect", "clicks": "perfect",
+    "baseline": "boltzmann", "floor": "0.05; 0 with --semantics released and a boltzmann baseline",
+    "out": "seamark-out/DATE-TIME",
+}  # fmt: skip
+"""What options are where nobody says so and the task decides, for the help; loading the tasks would take too long."""
+
+
+def _help(text: str, option: str) -> Any:
+    """An option whose help ends with its default; brackets are escaped, since help texts are markup."""
+    shown = OF_TASK.get(option, DEFAULTS[option])
+    return typer.Option(help=f"{text} \\[default: {shown}]")
+
+
 def register(app: typer.Typer) -> None:
     app.command("run")(run)
 
 
 def run(
-    task: Annotated[str | None, typer.Option(help="classification, or ranking")] = None,
-    data: Annotated[str | None, typer.Option(help="NAME (see `seamark data list`) or TRAIN[:TEST]")] = None,
-    methods: Annotated[str | None, typer.Option(help="Comma-separated, or all")] = None,
-    rewards: Annotated[str | None, typer.Option(help="perfect, near-random (0.6/0.4), noisy (0.9/0.1), or P:Q")] = None,
+    task: Annotated[str | None, _help("classification, or ranking", "task")] = None,
+    data: Annotated[str | None, _help("NAME (see `seamark data list`) or TRAIN[:TEST]", "data")] = None,
+    methods: Annotated[str | None, _help(METHODS_HELP, "methods")] = None,
+    rewards: Annotated[str | None, _help("perfect, near-random (0.6/0.4), noisy (0.9/0.1), or P:Q", "rewards")] = None,
     clicks: Annotated[
-        str | None, typer.Option(help="Ranking: perfect, position-biased, near-random, informational, navigational")
+        str | None, _help("Ranking: perfect, position-biased, near-random, informational, navigational", "clicks")
     ] = None,
     semantics: Annotated[
-        str | None, typer.Option(help="paper, or released (as the published tables were made)")
+        str | None, _help("paper, or released (as the published tables were made)", "semantics")
     ] = None,
-    baseline: Annotated[str | None, typer.Option(help="How the baseline acts: boltzmann or epsilon-greedy")] = None,
-    floor: Annotated[float | None, typer.Option(help="Share of uniform exploration in the baseline")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds per cell")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds per method")] = None,
-    first_seed: Annotated[int | None, typer.Option(help="The first of them")] = None,
-    delta: Annotated[float | None, typer.Option(help="Failure probability of a gate")] = None,
-    check: Annotated[str | None, typer.Option(help="When gates look: published, log, or every:N")] = None,
+    baseline: Annotated[str | None, _help("How the baseline acts: boltzmann or epsilon-greedy", "baseline")] = None,
+    floor: Annotated[float | None, _help("Share of uniform exploration in the baseline", "floor")] = None,
+    rounds: Annotated[int | None, _help("Rounds per cell", "rounds")] = None,
+    seeds: Annotated[int | None, _help("Seeds per method", "seeds")] = None,
+    first_seed: Annotated[int | None, _help("The first of them", "first_seed")] = None,
+    delta: Annotated[float | None, _help("Failure probability of a gate", "delta")] = None,
+    check: Annotated[str | None, _help("When gates look: published, log, or every:N", "check")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="METHOD.KEY=VALUE, repeatable")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML with the same options and [set.METHOD] tables")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Cells at a time; 0: one per core")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for results; an existing one is resumed")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML with the same options and \\[set.METHOD] tables")] = None,
+    jobs: Annotated[int | None, _help("Cells at a time; 0: one per core", "jobs")] = None,
+    out: Annotated[Path | None, _help("Folder for results; an existing one is resumed", "out")] = None,
     overwrite: Annotated[bool, typer.Option(help="Run cells again that are already in the folder")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables")] = False,
 ) -> None:
@@ -108,7 +127,11 @@ def settle(given: dict[str, Any], config: Path | None, sets: list[str]) -> tuple
         overrides = {m: dict(v) for m, v in tables.items()}
         unknown = sorted(set(from_file) - set(DEFAULTS))
         if unknown:
-            raise ValueError(f"--config {config}: unknown {', '.join(unknown)}; options are {', '.join(DEFAULTS)}.")
+            tables = [key for key in unknown if isinstance(from_file[key], dict)]
+            hint = f" Options of a method go into a table such as [set.{tables[0]}]." if tables else ""
+            raise ValueError(
+                f"--config {config}: unknown {', '.join(unknown)}; options are {', '.join(DEFAULTS)}.{hint}"
+            )
         for key, value in from_file.items():
             if (kind := _kind_missed(key, value)) is not None:
                 raise ValueError(f"--config {config}: {key} is {value!r}; must be {kind}.")
