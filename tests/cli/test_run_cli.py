@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import json
 import subprocess
 import sys
@@ -180,8 +181,8 @@ BAD_CONFIGS = {
     "a method is no table": "[set]\nsea = 5",
     "a list for a number": "delta = [0.1]",
     "list of numbers": "methods = [1, 2]",
-}
     "a table that belongs below set": "[sea]\nlr = 0.5",
+}
 
 
 @pytest.mark.parametrize("name", BAD_CONFIGS)
@@ -192,7 +193,6 @@ def test_a_bad_config_is_one_line_and_exit_code_two(name: str, seamark: Any, tmp
     assert_one_line(seamark("run", "--config", "bad.toml", "--data", "train.txt:test.txt", "-q"), "--config bad.toml")
 
 
-def test_the_command_line_wins_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
 def test_the_table_of_a_method_at_the_wrong_place_is_told_the_right_one(seamark: Any, tmp_path: Path) -> None:
     """[ips] is what one writes first."""
     (tmp_path / "c.toml").write_text("rounds = 10\n[ips]\nlr = 0.5\n")
@@ -221,6 +221,7 @@ def test_help_shows_defaults_methods_and_brackets(seamark: Any, monkeypatch: pyt
     assert OF_TASK["floor"].startswith(str(RunConfig().floor_used))
 
 
+def test_the_command_line_wins_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
     """Option by option, dashes or underscores; overrides per method and key."""
     config = tmp_path / "c.toml"
     config.write_text(
@@ -292,6 +293,84 @@ def test_an_interruption_ends_with_one_and_says_how_to_go_on(
 
     assert ended.code == 1
     assert ended.err == "seamark: interrupted with 1 of 2 cells done; the same command with --out out resumes.\n"
+
+
+@pytest.mark.parametrize("command", [("run",), ("bench", "classification")])
+def test_an_interruption_while_loading_is_one_line_and_exit_code_130(
+    command: tuple[str, ...], seamark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is there to resume."""
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seamark.experiments.run.plan", interrupted)
+    monkeypatch.setattr("seamark.experiments.bench.machine", interrupted)
+
+    assert seamark(*command) == (130, "", "seamark: interrupted.\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file"), 2),
+        (PermissionError(errno.EACCES, "Permission denied"), 2),
+        (OSError("Invalid data stream"), 2),
+        (ValueError("data: wrong"), 2),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (OSError(errno.EIO, "Input/output error"), 1),
+        (ConnectionResetError("reset by peer"), 1),
+    ],
+)
+def test_what_the_system_fails_at_is_no_bad_input(
+    error: Exception, code: int, seamark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line all the same."""
+
+    def failing(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("seamark.experiments.run.plan", failing)
+    ended = seamark("run")
+
+    assert (ended.code, ended.err) == (code, f"seamark: {error}\n")
+
+
+def test_a_full_disk_behind_stdout_is_one_line_and_exit_code_one(tmp_path: Path) -> None:
+    """What is printed is lost, and that is told once."""
+    command = [sys.executable, "-c", "from seamark.cli import main; main()", "--version"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert "No space left on device" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("tune", "--data", "train.txt:test.txt"), "--out"),
+        (("safety", "--worlds", "null"), "--out"),
+        (("safety", "--fixed-pair"), "--out"),
+        (("paper", "datasets", "--scale", "tiny"), "--out"),
+        (("paper", "datasets", "--scale", "tiny"), "--export"),
+        (("bench", "classification"), "--json"),
+        (("bench", "ranking"), "--json"),
+    ],
+)
+def test_where_nothing_can_be_written_nothing_is_run(command: tuple[str, ...], option: str, seamark: Any) -> None:
+    """Told before the work, with the option. Caught: hours of work, then an error."""
+    for place in ("train.txt", "train.txt/below") if option != "--json" else (".", "train.txt/below"):
+        assert_one_line(seamark(*command, option, place), f"{option} {place}: cannot be written")
+
+
+def test_asking_whether_a_file_can_be_written_leaves_it_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text("[]")
+    for name in ("old.json", "below/new.json"):
+        require_writable_file(tmp_path / name, "--json")
+
+    assert (tmp_path / "old.json").read_text() == "[]"
+    assert list((tmp_path / "below").iterdir()) == []
 
 
 def test_a_skip_for_size_is_listed_and_ends_with_zero(seamark: Any, tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import typer
+from seamark.cli.errors import INTERRUPTED, code_of, fail
 
-from seamark.cli import bench, data, paper, plan, run, safety, tune
-from seamark.cli.errors import BAD_INPUT, fail
+try:
+    import typer
+
+    from seamark.cli import bench, data, paper, plan, run, safety, tune
+except KeyboardInterrupt:
+    fail("interrupted.", INTERRUPTED)
 
 app = typer.Typer(
     name="seamark",
@@ -33,15 +37,21 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _options(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True)) -> None:
-    """Exit codes: 0 done or promote, 1 failure, 2 usage or bad input, 3 hold or inconclusive, 4 blocked."""
+    """Exit codes: 0 done or promote, 1 failure, 2 usage or bad input, 3 hold or inconclusive, 4 blocked, 130 Ctrl-C."""
 
 
 def main() -> None:
-    """Entry point: bad input is one line on stderr and exit code 2, never a traceback."""
+    """Entry point: bad input is one line on stderr and exit code 2, never a traceback; an interruption is 130."""
     try:
         app()
     except (ValueError, OSError) as error:
-        fail(str(error), BAD_INPUT)
+        fail(str(error), code_of(error))
+    except KeyboardInterrupt:
+        fail("interrupted.", INTERRUPTED)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer says nothing
+            fail("interrupted.", INTERRUPTED)
+        raise
 
 
 if __name__ == "__main__":

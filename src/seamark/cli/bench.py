@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from seamark.cli.outputs import require_writable_file
+
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -29,6 +31,8 @@ def classification(
     for name in sets:
         if name not in bench.SETS:
             raise ValueError(f"--data {name}: must be among {', '.join(bench.SETS)}.")
+    if json_ is not None:
+        require_writable_file(json_, "--json")
     report(
         {
             "rates": bench.bench_classification(sets, names, repeats=repeats),
@@ -58,6 +62,8 @@ def ranking(
     for name, value in (("rounds", rounds), ("repeats", repeats)):
         if value < 1:
             raise ValueError(f"--{name} {value}: must be at least 1.")
+    if json_ is not None:
+        require_writable_file(json_, "--json")
     where = data or ranking_bench.DATA
     report(
         {

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from seamark.cli.errors import FAILED, fail
+from seamark.cli.outputs import require_writable
 
 
 def register(app: typer.Typer) -> None:
@@ -63,6 +64,8 @@ def paper(
     folder = out or Path("seamark-out") / scale
     if export is not None:
         check(wanted, export)
+        require_writable(export, "--export")
+    require_writable(folder)
     for one in wanted.missing:
         _say(f"missing: {one}")
     try:
@@ -78,7 +81,7 @@ def paper(
     _show(made, folder / "paper", quiet)
     if export is not None:
         files = write_export(made, export)
-        sys.stdout.write(f"Exported: {export} ({len(files)} files)\n")
+        typer.echo(f"Exported: {export} ({len(files)} files)")
     if any(run.failed for run in runs):
         raise typer.Exit(FAILED)
 

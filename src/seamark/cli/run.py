@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import tomllib
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seamark.cli.errors import BAD_INPUT, FAILED, fail
+from seamark.cli.outputs import require_writable
 
 if TYPE_CHECKING:
     from seamark.experiments.run import Watcher
@@ -85,7 +85,7 @@ def run(
     folder = Path(options["out"]) if options["out"] else runs.default_folder()
     chosen = {k: v for k, v in options.items() if v is not None and k not in ("jobs", "out")}
     plan = runs.plan(runs.RunConfig(**chosen, overrides=overrides))
-    _writable(folder)
+    require_writable(folder)
     for note in plan.world.notes:
         _say(f"note: {note}", quiet)
     for skip in plan.skipped:
@@ -156,18 +156,6 @@ def _kind_missed(key: str, value: Any) -> str | None:
     if key == "methods" and isinstance(value, list) and all(isinstance(name, str) for name in value):
         return None
     return None if isinstance(value, str) else "text"
-
-
-def _writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".{os.getpid()}.part"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"--out {folder}: cannot be written ({error.strerror or error}); choose another folder."
-        ) from None
 
 
 def _say(text: str, quiet: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from seamark.cli.errors import BAD_INPUT, FAILED, fail
+from seamark.cli.outputs import require_writable
 
 
 def register(app: typer.Typer) -> None:
@@ -59,6 +60,7 @@ def tune(
         l2=grid_l2, alpha=grid_alpha, rounds=rounds, seeds=seeds, first_seed=first_seed, metric=metric,
     )  # fmt: skip
     folder = out or Path("seamark-out") / "-".join(["tune", *(part.replace("/", "-") for part in (data, noise))])
+    require_writable(folder)
     command = told_command(sys.argv[1:])
     try:
         with progress_bars(quiet) as watcher:
