@@ -18,7 +18,7 @@ from seamark.cli import main
 from seamark.cli.outputs import require_writable_file
 from seamark.cli.run import DEFAULTS, METHODS_HELP, OF_TASK, settle
 from seamark.experiments import methods, ranking_methods
-from seamark.experiments.run import RunConfig
+from seamark.experiments.run import RunConfig, default_folder
 from seamark.experiments.tasks import TASKS
 
 TRAIN = "".join(f"{i % 3} 1:{1 + i % 3} 2:{(i * 7 % 5) / 5} 3:1\n" for i in range(60))
@@ -400,3 +400,52 @@ def test_the_installed_command_keeps_its_exit_codes(tmp_path: Path) -> None:
     assert version.returncode == 0
     assert version.stdout.startswith("seamark ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "--rounds", "1e5x"), "'1e5x' is not a whole number, such as 100000 or 1e5"),
+        (("run", "--bogus"), "No such option: --bogus"), (("runn",), "Did you mean 'run'?"),
+        (("run", "--rounds"), "requires an argument"), (("plan",), "Missing option '--lift'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_parsed_is_one_line_too(seamark: Any, arguments: tuple[str, ...], said: str) -> None:
+    """With the command whose help says more; no box, no usage text."""
+    assert_one_line(seamark(*arguments), said, "--help.")
+
+
+def test_counts_are_read_as_people_write_them(seamark: Any, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("rounds = 1.2e2\n")
+    ended = seamark("run", "--data", "train.txt:test.txt", *QUICK, "--rounds", "1.2e2", "--out", "flag")
+    cells = [json.loads(p.read_text())["rounds"] for p in (tmp_path / "flag" / "cells").iterdir()]
+
+    assert ended.code == 0, ended
+    assert cells == [120, 120]
+    assert settle({}, tmp_path / "run.toml", [])[0]["rounds"] == 120
+
+
+def test_learner_is_short_for_an_option_of_seamark(seamark: Any, tmp_path: Path) -> None:
+    options = ("--data", "train.txt:test.txt", "--rounds", "120", "--seeds", "1", "--methods", "seamark", "--jobs", "1")
+    ended = seamark("run", *options, "--learner", "direct", "--out", "out", "-q")
+    (cell,) = ((json.loads(p.read_text())) for p in (tmp_path / "out" / "cells").iterdir())
+
+    assert ended.code == 0, ended
+    assert cell["config"]["learner"] == "direct"
+    assert_one_line(seamark("run", *options, "--learner", "foo"), "must be portfolio, direct or ips")
+
+
+def test_options_of_a_method_that_does_not_run_are_noted(seamark: Any) -> None:
+    ended = seamark("run", "--data", "train.txt:test.txt", *QUICK[:-1], "--set", "linucb.alpha=2", "--out", "out")
+
+    assert ended.code == 0, ended
+    assert "note: --set linucb.alpha=2 changes nothing: the method is not run" in ended.err
+
+
+def test_folders_of_their_own_for_runs_that_start_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two in one second shared a folder, and one report took the other's place. Nothing is made for bad input."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda form: "20200101-000000")
+    folders = [default_folder().name for _ in range(3)]
+
+    assert folders == ["20200101-000000", "20200101-000000-2", "20200101-000000-3"]

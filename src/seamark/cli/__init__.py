@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from seamark.cli.errors import INTERRUPTED, code_of, fail
+import sys
+
+from seamark.cli.errors import BAD_INPUT, INTERRUPTED, UsageError, code_of, fail
 
 try:
     import typer
@@ -43,7 +45,12 @@ def _options(version: bool = typer.Option(False, "--version", callback=_version,
 def main() -> None:
     """Entry point: bad input is one line on stderr and exit code 2, never a traceback; an interruption is 130."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        fail(
+            f"{error.format_message().rstrip('.')}. See {error.ctx.command_path if error.ctx else 'seamark'} --help.",
+            BAD_INPUT,
+        )
     except (ValueError, OSError) as error:
         fail(str(error), code_of(error))
     except KeyboardInterrupt:

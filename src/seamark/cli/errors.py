@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import math
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import typer
 
 DONE, FAILED, BAD_INPUT, HOLD, BLOCKED = range(5)
 INTERRUPTED = 130  # as a shell has it: 128 + SIGINT
@@ -15,10 +18,29 @@ _OF_PATHS = (
 )  # fmt: skip
 
 
+def count(text: str) -> int:
+    """A whole number as people write it.
+
+    >>> count("100000") == count("1e5") == count("100_000")
+    True
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():
+        raise typer.BadParameter(f"{text!r} is not a whole number, such as 100000 or 1e5.")
+    return int(number)
+
+
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """One line on stderr, then the exit code."""
     sys.stderr.write("seamark: " + " ".join(message.split()) + "\n")
     sys.exit(code)
+
+
+UsageError: Any = typer.BadParameter.__base__
+"""Of click, which typer carries along under a name of its own."""
 
 
 def code_of(error: Exception) -> int:

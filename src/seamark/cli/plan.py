@@ -69,6 +69,8 @@ def _show(found: dict[str, object], rounds: int) -> None:
     from seamark.experiments.tables import Table, to_rich
 
     assumed: dict[str, float] = found["assumed"]  # type: ignore[assignment]  # plain values
+    is_given = found["plan"]["share_changed"] is not None  # type: ignore[index]  # plain values
+    guessed = "" if is_given else " (a guess: --share-changed)"
     gates: list[dict[str, object]] = found["gates"]  # type: ignore[assignment]
 
     def number(value: object) -> str:
@@ -88,8 +90,8 @@ def _show(found: dict[str, object], rounds: int) -> None:
     console = Console(width=100, highlight=False)
     console.print(to_rich(table))
     console.print(
-        f"Assumed: the two prefer different actions in {assumed['share_changed']:.1%} of contexts, where the deployed "
-        f"action earns {assumed['reward_of_deployed_action']:.3g} and the candidate's "
+        f"Assumed: the two prefer different actions in {assumed['share_changed']:.1%} of contexts{guessed}, where "
+        f"the deployed action earns {assumed['reward_of_deployed_action']:.3g} and the candidate's "
         f"{assumed['reward_of_candidate_action']:.3g}; a preferred action has probability "
         f"{assumed['preferred_probability']:.3g}, any other {assumed['other_probability']:.3g}."
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seamark.cli.errors import BAD_INPUT, FAILED, fail
+from seamark.cli.errors import BAD_INPUT, FAILED, count, fail
 from seamark.cli.outputs import require_writable
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ OF_TASK = {
 """What options are where nobody says so and the task decides, for the help; loading the tasks would take too long."""
 
 
-def _help(text: str, option: str) -> Any:
+def _help(text: str, option: str, **more: Any) -> Any:
     """An option whose help ends with its default; brackets are escaped, since help texts are markup."""
     shown = OF_TASK.get(option, DEFAULTS[option])
-    return typer.Option(help=f"{text} \\[default: {shown}]")
+    return typer.Option(help=f"{text} \\[default: {shown}]", **more)
 
 
 def register(app: typer.Typer) -> None:
@@ -61,11 +61,14 @@ def run(
     ] = None,
     baseline: Annotated[str | None, _help("How the baseline acts: boltzmann or epsilon-greedy", "baseline")] = None,
     floor: Annotated[float | None, _help("Share of uniform exploration in the baseline", "floor")] = None,
-    rounds: Annotated[int | None, _help("Rounds per cell", "rounds")] = None,
-    seeds: Annotated[int | None, _help("Seeds per method", "seeds")] = None,
+    rounds: Annotated[int | None, _help("Rounds per cell, such as 100000 or 1e5", "rounds", parser=count)] = None,
+    seeds: Annotated[int | None, _help("Seeds per method", "seeds", parser=count)] = None,
     first_seed: Annotated[int | None, _help("The first of them", "first_seed")] = None,
     delta: Annotated[float | None, _help("Failure probability of a gate", "delta")] = None,
     check: Annotated[str | None, _help("When gates look: published, log, or every:N", "check")] = None,
+    learner: Annotated[
+        str | None, typer.Option(help="Of seamark: portfolio, direct or ips; as --set seamark.learner=")
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="METHOD.KEY=VALUE, repeatable")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML with the same options and \\[set.METHOD] tables")] = None,
     jobs: Annotated[int | None, _help("Cells at a time; 0: one per core", "jobs")] = None,
@@ -79,14 +82,15 @@ def run(
         "baseline": baseline, "floor": floor, "rounds": rounds, "seeds": seeds, "first_seed": first_seed,
         "delta": delta, "check": check, "jobs": jobs, "out": out,
     }  # fmt: skip
-    options, overrides = settle(given, config, set_ or [])
+    sets = [*(set_ or []), *([f"seamark.learner={learner}"] if learner else [])]
+    options, overrides = settle(given, config, sets)
     from seamark.experiments import run as runs
 
-    folder = Path(options["out"]) if options["out"] else runs.default_folder()
     chosen = {k: v for k, v in options.items() if v is not None and k not in ("jobs", "out")}
     plan = runs.plan(runs.RunConfig(**chosen, overrides=overrides))
+    folder = Path(options["out"]) if options["out"] else runs.default_folder()
     require_writable(folder)
-    for note in plan.world.notes:
+    for note in (*plan.world.notes, *_unused(sets, plan)):
         _say(f"note: {note}", quiet)
     for skip in plan.skipped:
         _say(f"skipped: {skip['reason']}", quiet=False)
@@ -107,6 +111,14 @@ def run(
         sys.stderr.write(f"seamark: {failure['method']}, seed {failure['seed']} failed: {failure['error']}\n")
     if outcome.failed:
         raise typer.Exit(FAILED)
+
+
+def _unused(sets: list[str], plan: Any) -> list[str]:
+    """What --set says of methods that do not run."""
+    running = {cell.method for cell in plan.cells}
+    return [
+        f"--set {item} changes nothing: the method is not run" for item in sets if item.split(".")[0] not in running
+    ]
 
 
 def settle(given: dict[str, Any], config: Path | None, sets: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -141,6 +153,8 @@ def settle(given: dict[str, Any], config: Path | None, sets: list[str]) -> tuple
         if not (dot and equals and name and key):
             raise ValueError(f"--set {item}: must be METHOD.KEY=VALUE, such as sea.lr=0.01.")
         overrides.setdefault(name, {})[key] = value
+    whole = {k: int(v) for k, v in from_file.items() if isinstance(v, float) and k not in ("floor", "delta")}
+    from_file |= whole  # 1e5 is a count, too
     options = {
         k: next((v for v in (given.get(k), from_file.get(k), d) if v is not None), None) for k, d in DEFAULTS.items()
     }
@@ -150,7 +164,7 @@ def settle(given: dict[str, Any], config: Path | None, sets: list[str]) -> tuple
 def _kind_missed(key: str, value: Any) -> str | None:
     """What an option of a file must be, where the value is not."""
     if key in ("rounds", "seeds", "first_seed", "jobs"):
-        return None if type(value) is int else "a whole number"
+        return None if type(value) is int or (type(value) is float and value.is_integer()) else "a whole number"
     if key in ("floor", "delta"):
         return None if type(value) in (int, float) else "a number"
     if key == "methods" and isinstance(value, list) and all(isinstance(name, str) for name in value):
