@@ -187,7 +187,7 @@ def coinciding(curves: Mapping[str, FloatArray]) -> dict[str, tuple[int, int]]:
     """By name, which of how many curves that are equal at half of their points or more: (0, 1) is a curve alone.
 
     >>> coinciding({"a": np.zeros(4), "b": np.ones(4), "c": np.zeros(4)})
-    {'a': (0, 2), 'b': (0, 1), 'c': (1, 2)}
+    {'a': (0, 2), 'c': (1, 2), 'b': (0, 1)}
     """
     groups: list[list[str]] = []
     for name, curve in curves.items():
