@@ -19,16 +19,9 @@ from seamark.estimation.ranking_scores import (
     ranges,
 )
 from seamark.persist import load_state, save_state
-from seamark.policies.rankers import (
-    AsRanked,
-    BudgetedRanker,
-    LinearRanker,
-    ListCache,
-    PlackettLuceDisplay,
-    SwapDisplay,
-    TableRanker,
-    top_lists,
-)
+from seamark.policies.combined import BudgetedRanker
+from seamark.policies.displays import AsRanked, PlackettLuceDisplay, SwapDisplay
+from seamark.policies.rankers import LinearRanker, ListCache, TableRanker, top_lists
 from seamark.rankings import RankingRounds, documents
 
 

@@ -18,7 +18,8 @@ from seamark.experiments.ranking_methods import METHODS
 from seamark.experiments.run import RunConfig, plan
 from seamark.gates import Schedule
 from seamark.learners.ranksvm import RankSVM
-from seamark.policies.rankers import LinearRanker, RerankedRanker, top_lists
+from seamark.policies.combined import RerankedRanker
+from seamark.policies.rankers import LinearRanker, top_lists
 from seamark.worlds.clicks import CLICK_MODELS, ClickModel
 from seamark.worlds.letor import Queries, RankingData, document_hashes, load
 from seamark.worlds.ranking import RankingBaseline, RankingWorld, train_production

@@ -21,17 +21,9 @@ from seamark.gates.slots import PINNED
 from seamark.gates.spending import Spending
 from seamark.learners.ranksvm import RankSVM
 from seamark.persist import load_state, save_state
-from seamark.policies.rankers import (
-    BudgetedRanker,
-    LinearRanker,
-    ListCache,
-    PlackettLuceDisplay,
-    RerankedRanker,
-    SwapDisplay,
-    TableRanker,
-    serve,
-    top_lists,
-)
+from seamark.policies.combined import BudgetedRanker, RerankedRanker
+from seamark.policies.displays import PlackettLuceDisplay, SwapDisplay, serve
+from seamark.policies.rankers import LinearRanker, ListCache, TableRanker, top_lists
 from seamark.rankings import RankingDraws, RankingRounds, Users, documents
 from seamark.worlds.clicks import find_model
 from seamark.worlds.ranking import Judged, RankingWorld

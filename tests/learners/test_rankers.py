@@ -23,27 +23,14 @@ from ranking_twins import (
 
 from seamark.estimation.ranking_metrics import dcg_weights
 from seamark.kernels import ranking as kernels
+from seamark.kernels import ranking_learn as learning
 from seamark.learners.bubblerank import BubbleRank
 from seamark.learners.dbgd import DBGD
 from seamark.learners.pdgd import PDGD
 from seamark.learners.ranksvm import RankSVM
-from seamark.policies.rankers import (
-    AsRanked,
-    BudgetedRanker,
-    LinearRanker,
-    ListCache,
-    PlackettLuceDisplay,
-    RerankedRanker,
-    SwapDisplay,
-    TableRanker,
-    UnsoundRanker,
-    plackett_luce_expectation,
-    ranker_from,
-    ranker_state,
-    scores_of,
-    serve,
-    top_lists,
-)
+from seamark.policies.combined import BudgetedRanker, RerankedRanker, ranker_from, ranker_state
+from seamark.policies.displays import AsRanked, PlackettLuceDisplay, SwapDisplay, plackett_luce_expectation, serve
+from seamark.policies.rankers import LinearRanker, ListCache, TableRanker, UnsoundRanker, scores_of, top_lists
 from seamark.rankings import RankingDraws, RankingRounds, Users, documents
 
 KAPPA = 4
@@ -378,7 +365,7 @@ def test_the_ranksvm_step_is_the_gradient_of_minus_one_over_log2(published) -> N
             for step in 1e-6 * np.eye(3)
         ])  # fmt: skip
         new = w.copy()
-        kernels.ranksvm_step(
+        learning.ranksvm_step(
             features, 0, n, clicked, np.ones(clicked.size, dtype=np.uint8), inverse, new, 1.0, published,
             features @ w, np.empty(n),
         )  # fmt: skip
@@ -500,7 +487,7 @@ def test_pdgd_weighs_preferences_as_enumeration_over_rankings_does(n, kappa) -> 
             row, pattern = np.full(kappa, -1, dtype=np.int64), np.zeros(kappa, dtype=np.uint8)
             row[: len(ranking)], pattern[: len(ranking)] = np.array(ranking) + 7, clicks
             out = np.zeros(n)
-            some = kernels.pdgd_coefficients(s, 7, n, row, pattern, out)
+            some = learning.pdgd_coefficients(s, 7, n, row, pattern, out)
             expected = pdgd_gradient(s, ranking, clicks)
             assert some == bool(np.any(expected))
             if some:
@@ -516,7 +503,7 @@ def test_pdgd_does_not_move_between_equally_attractive_documents() -> None:
         for clicks in itertools.product((0, 1), repeat=3):
             p = math.prod(0.4 * e[j] if c else 1 - 0.4 * e[j] for j, c in enumerate(clicks))
             out = np.zeros(3)
-            if kernels.pdgd_coefficients(s, 0, 3, np.array(ranking), np.array(clicks, dtype=np.uint8), out):
+            if learning.pdgd_coefficients(s, 0, 3, np.array(ranking), np.array(clicks, dtype=np.uint8), out):
                 total += pl_probability(s, ranking) * p * out
     np.testing.assert_allclose(total, 0.0, atol=1e-12)
 
@@ -525,7 +512,7 @@ def test_pdgd_survives_scores_far_apart() -> None:
     out = np.zeros(3)
     for s in ([0.0, 2000.0, -3000.0], [2000.0, 0.0, 0.0], [-2000.0, -2000.0, 5000.0]):
         for ranking in itertools.permutations(range(3)):
-            kernels.pdgd_coefficients(np.array(s), 0, 3, np.array(ranking), np.array([0, 1, 1], dtype=np.uint8), out)
+            learning.pdgd_coefficients(np.array(s), 0, 3, np.array(ranking), np.array([0, 1, 1], dtype=np.uint8), out)
             assert np.isfinite(out).all()
 
 
@@ -555,7 +542,7 @@ def test_pdgd_online_is_sample_click_step() -> None:
 
 def draft(one, two, coins, kappa):
     out, owners = np.empty(kappa, dtype=np.int64), np.empty(kappa, dtype=np.int8)
-    kernels.team_draft(np.array(one), np.array(two), np.array(coins), out, owners)
+    learning.team_draft(np.array(one), np.array(two), np.array(coins), out, owners)
     return out.tolist(), owners.tolist()
 
 
@@ -670,7 +657,7 @@ def test_a_displayed_list_has_at_most_half_its_length_more_wrong_pairs_than_the_
     for start, swaps in itertools.product((0, 1), itertools.product((0.1, 0.9), repeat=2)):
         out, base = np.empty(5, dtype=np.int64), np.arange(5)
         zeros = np.zeros((5, 5), dtype=np.int32)
-        kernels.bubble_display(base, zeros, zeros, start, 1.0, np.array(swaps), out)
+        learning.bubble_display(base, zeros, zeros, start, 1.0, np.array(swaps), out)
         wrong = sum(out[a] > out[b] for a, b in itertools.combinations(range(5), 2))
         assert wrong == sum(u < 0.5 for u in swaps) <= 5 / 2
         for pair, u in enumerate(swaps):

@@ -29,15 +29,9 @@ from numpy.typing import ArrayLike
 from seamark.estimation.bounds import Moments
 from seamark.estimation.eprocess import TOLERANCE, ScoreBelowBound
 from seamark.estimation.ranking_metrics import dcg_weights
-from seamark.policies.rankers import (
-    AsRanked,
-    BudgetedRanker,
-    Display,
-    ListCache,
-    Ranker,
-    UnsoundRanker,
-    scores_of,
-)
+from seamark.policies.combined import BudgetedRanker
+from seamark.policies.displays import AsRanked, Display
+from seamark.policies.rankers import ListCache, Ranker, UnsoundRanker, scores_of
 from seamark.rankings import Documents, RankingRounds
 from seamark.rounds import FloatArray, IntArray
 
@@ -159,7 +153,7 @@ class RankingScorer:
 
     def paired(self, new: Ranker, deployed: Ranker, rounds: RankingRounds) -> PairedScores:
         """z of every round; without a click it is 0. Raises if one is below its bound; never clips from below."""
-        from seamark.kernels.ranking import paired_scores
+        from seamark.kernels.ranking_scores import paired_scores
 
         bound = self.bound(new, deployed)
         z = np.zeros(len(rounds))
@@ -258,7 +252,7 @@ class RankingSums:
     # -- taking rounds in ---------------------------------------------------------------------------------------------
 
     def add(self, rounds: RankingRounds, deployed: Ranker) -> None:
-        from seamark.kernels.ranking import add_clicks, followed_sums
+        from seamark.kernels.ranking_scores import add_clicks, followed_sums
 
         self._room(rounds.documents)
         if self.after_deployment == "restart":
@@ -309,7 +303,7 @@ class RankingSums:
         self._size = np.zeros(1, dtype=np.int64)
 
     def _grow(self) -> None:
-        from seamark.kernels.ranking import rehash
+        from seamark.kernels.ranking_scores import rehash
 
         keys, values = np.full(2 * self._keys.size, -1, dtype=np.int64), np.zeros(2 * self._keys.size)
         rehash(self._keys, self._values, keys, values)
@@ -384,7 +378,7 @@ class RankingSums:
         return np.flatnonzero(self._seen)
 
     def _discounts_into(self, ranker: Ranker, queries: IntArray, weights: FloatArray, out: FloatArray) -> None:
-        from seamark.kernels.ranking import discounts_of_list, discounts_of_top
+        from seamark.kernels.ranking_scores import discounts_of_list, discounts_of_top
 
         assert self._pool is not None
         pool = self._pool
@@ -396,7 +390,7 @@ class RankingSums:
             discounts_of_top(scores, pool.offsets, pool.keys, queries, self._by_rank, scratch, out)
 
     def _sums(self, lam: FloatArray) -> Moments:
-        from seamark.kernels.ranking import sums_of_discounts
+        from seamark.kernels.ranking_scores import sums_of_discounts
 
         assert self._pool is not None
         pairs = self.semantics == "paper"

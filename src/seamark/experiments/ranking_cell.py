@@ -23,7 +23,8 @@ from seamark.experiments.methods import Options
 from seamark.experiments.ranking_methods import METHODS, RankingMethod, RankingSetting
 from seamark.explorer import Explorer
 from seamark.gates import Gate, NeverGate, Schedule
-from seamark.policies.rankers import ListCache, Ranker, TableRanker, UnsoundRanker, serve
+from seamark.policies.displays import serve
+from seamark.policies.rankers import ListCache, Ranker, TableRanker, UnsoundRanker
 from seamark.randomness import Stream, stream
 from seamark.rankings import RankingDraws, RankingRounds
 from seamark.worlds.ranking import RankingBaseline, RankingWorld, train_production

@@ -18,7 +18,8 @@ from seamark.learners.bubblerank import BubbleRank
 from seamark.learners.dbgd import DBGD
 from seamark.learners.pdgd import PDGD
 from seamark.learners.ranksvm import RankSVM
-from seamark.policies.rankers import AsRanked, Display, LinearRanker, SwapDisplay
+from seamark.policies.displays import AsRanked, Display, SwapDisplay
+from seamark.policies.rankers import LinearRanker
 from seamark.rounds import FloatArray
 from seamark.worlds.ranking import RankingBaseline, RankingWorld
 

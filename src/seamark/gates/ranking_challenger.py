@@ -24,7 +24,9 @@ from seamark.estimation.ranking_scores import NoFloor, NotDisplayed, RankingScor
 from seamark.gates.base import GateRefusal
 from seamark.gates.contest import Blocked, Contest, Incumbent, require
 from seamark.gates.spending import Guarantee
-from seamark.policies.rankers import AsRanked, BudgetedRanker, Display, Ranker, RerankedRanker, UnsoundRanker
+from seamark.policies.combined import BudgetedRanker, RerankedRanker
+from seamark.policies.displays import AsRanked, Display
+from seamark.policies.rankers import Ranker, UnsoundRanker
 from seamark.rankings import RankingRounds
 from seamark.rounds import FloatArray
 
@@ -91,7 +93,7 @@ class RankingChallengerGate(Contest):
     # -- what is scored, and how -----------------------------------------------------------------------------------
 
     def _score(self, rounds: RankingRounds, incumbent: Incumbent) -> dict[int, str]:
-        from seamark.kernels.ranking import bet_on_scores
+        from seamark.kernels.ranking_scores import bet_on_scores
 
         mine = rounds.versions == incumbent.version
         numbers = rounds.first + np.arange(len(rounds))

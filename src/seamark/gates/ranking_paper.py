@@ -23,7 +23,8 @@ from seamark.estimation.ranking_scores import (
 )
 from seamark.gates.base import Decision, GateRefusal, Records
 from seamark.gates.paper import COLUMNS, compare
-from seamark.policies.rankers import Display, Ranker
+from seamark.policies.displays import Display
+from seamark.policies.rankers import Ranker
 from seamark.rankings import RankingRounds
 
 

@@ -65,7 +65,7 @@ class BubbleRank:
         return np.take_along_axis(self._items, self._base, axis=1)
 
     def run(self, users: Users, draws: RankingDraws, first: int = 0) -> RankingRounds:
-        from seamark.kernels.ranking import bubble_run
+        from seamark.kernels.ranking_learn import bubble_run
 
         if users.documents.n_docs != self._pool.n_docs or users.examination.size != self.kappa:
             raise ValueError(

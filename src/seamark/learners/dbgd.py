@@ -27,7 +27,7 @@ class DBGD(LinearRankingLearner):
         self.reach = float(reach)
 
     def run(self, users: Users, draws: RankingDraws, first: int = 0) -> RankingRounds:
-        from seamark.kernels.ranking import dbgd_run
+        from seamark.kernels.ranking_learn import dbgd_run
 
         pool = users.documents
         self._check(pool.features.shape[1])

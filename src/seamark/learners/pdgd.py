@@ -25,7 +25,7 @@ class PDGD(LinearRankingLearner):
         super().__init__(start, lr)
 
     def run(self, users: Users, draws: RankingDraws, first: int = 0) -> RankingRounds:
-        from seamark.kernels.ranking import pdgd_run
+        from seamark.kernels.ranking_learn import pdgd_run
 
         pool = users.documents
         self._check(pool.features.shape[1])

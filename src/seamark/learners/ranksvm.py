@@ -103,7 +103,7 @@ class RankSVM(LinearRankingLearner):
         self.cap, self.published, self.weighted = float(cap), published, weighted
 
     def update(self, rounds: RankingRounds) -> None:
-        from seamark.kernels.ranking import ranksvm_learn
+        from seamark.kernels.ranking_learn import ranksvm_learn
 
         self._check(rounds.documents.features.shape[1])
         ranksvm_learn(
@@ -112,7 +112,7 @@ class RankSVM(LinearRankingLearner):
         )  # fmt: skip
 
     def run(self, users: Users, draws: RankingDraws, first: int = 0) -> RankingRounds:
-        from seamark.kernels.ranking import ranksvm_run
+        from seamark.kernels.ranking_learn import ranksvm_run
 
         pool = users.documents
         self._check(pool.features.shape[1])

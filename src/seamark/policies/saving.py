@@ -8,8 +8,9 @@ import numpy as np
 
 from seamark.policies.acting import ActingForm
 from seamark.policies.base import Policy
+from seamark.policies.combined import ranker_from, ranker_state
 from seamark.policies.linear import LinearPolicy
-from seamark.policies.rankers import Ranker, ranker_from, ranker_state
+from seamark.policies.rankers import Ranker
 from seamark.policies.simple import ConstantPolicy, MixturePolicy, UniformPolicy
 
 

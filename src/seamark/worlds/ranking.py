@@ -10,7 +10,8 @@ import numpy as np
 
 from seamark.estimation.ranking_metrics import CUTOFF, dcg_weights, ideal_dcg, ndcg
 from seamark.estimation.ranking_scores import shown_discounts
-from seamark.policies.rankers import Display, LinearRanker, Ranker, top_lists
+from seamark.policies.displays import Display
+from seamark.policies.rankers import LinearRanker, Ranker, top_lists
 from seamark.randomness import Stream, stream
 from seamark.rankings import Clicks, Documents, Users, documents
 from seamark.rounds import FloatArray, IntArray
