@@ -64,13 +64,13 @@ def mean_square(features: Features) -> float:
 def default_portfolio(baseline: Policy, shape: Shape, *, gradients: bool = True) -> Portfolio:
     """The direct method and, where the baseline is linear, translated-IPS gradient learners that start at it.
 
-    All sources have the baseline's floor; greedy ones are among them only where there is a floor, else learning would
-    end with them. `gradients=False` leaves the direct method alone. Wide contexts that do not recur
-    are regressed by gradient steps.
+    All sources have the baseline's floor. Greedy ones are among them only where the baseline is greedy: softmax ones
+    explore where they are in doubt, so that their successors can be shown to be better. `gradients=False` leaves the
+    direct method alone. Wide contexts that do not recur are regressed by gradient steps.
     """
     linear = baseline if isinstance(baseline, LinearPolicy) else None
     floor = linear.acts.floor if linear else min(LARGEST_FLOOR, baseline.n_actions * baseline.min_probability)
-    greedy = (ActingForm.epsilon_greedy(floor),) if floor > 0 else ()
+    greedy = (ActingForm.epsilon_greedy(floor),) if linear and linear.acts.tau == 0 and floor > 0 else ()
     members = _gradients(linear, shape, greedy) if linear and gradients else []
     settings = WIDE if (wide := shape.n_features > WIDEST_GRAM) else NARROW
     direct: Learner
