@@ -27,7 +27,10 @@ def paper(
         ),
     ] = "all",
     scale: Annotated[
-        str, typer.Option(help="tiny (2,000 rounds, generated data), laptop (100,000, 5 seeds), full (1,000,000, 15)")
+        str,
+        typer.Option(
+            help="tiny (2,000 rounds, generated data), laptop (100,000, 5 seeds), full (1,000,000, 15; ranking 5)"
+        ),
     ] = "laptop",
     data: Annotated[
         str | None,

@@ -129,21 +129,25 @@ class Scale:
 
     name: str
     rounds: dict[str, int]  # by task
-    seeds: int
+    seeds: dict[str, int]  # by task
     data: dict[str, tuple[str, ...]]
     longest_clucb: int  # rounds; 0: not run
     extra: tuple[RunSpec, ...] = ()  # longer runs beside the main ones, of sets that are asked for
 
 
+_TASKS = ("classification", "ranking")
 SCALES = {
     s.name: s
     for s in (
         Scale(
-            "tiny", {"classification": 2_000, "ranking": 2_000}, 2,
+            "tiny", dict.fromkeys(_TASKS, 2_000), dict.fromkeys(_TASKS, 2),
             {"classification": ("digits",), "ranking": ("letor-synthetic",)}, 0,
         ),
-        Scale("laptop", {"classification": 10**5, "ranking": 10**5}, 5, PAPER_SETS, 10**4),
-        Scale("full", {"classification": 10**6, "ranking": 10**6}, 15, PAPER_SETS, 10**5, (_LAST_COLUMN,)),
+        Scale("laptop", dict.fromkeys(_TASKS, 10**5), dict.fromkeys(_TASKS, 5), PAPER_SETS, 10**4),
+        Scale(
+            "full", dict.fromkeys(_TASKS, 10**6), {"classification": 15, "ranking": 5}, PAPER_SETS, 10**5,
+            (_LAST_COLUMN,),
+        ),
     )
 }  # fmt: skip
 
@@ -272,7 +276,7 @@ def _runs(
     seeds: int | None,
     first_seed: int,
 ) -> list[RunSpec]:
-    n_rounds, n_seeds = rounds or scale.rounds[task], seeds or scale.seeds
+    n_rounds, n_seeds = rounds or scale.rounds[task], seeds or scale.seeds[task]
     names = METHODS[task] if chosen is None else tuple(m for m in chosen if m != "clucb")
     shared = tuple(m for m in names if m in SHARED[task]) if semantics != "released" else ()
     own = tuple(m for m in names if m not in shared)
