@@ -276,3 +276,12 @@ def test_ips_never_deploys_and_learns_all_the_same() -> None:
     assert (result["deployments"], result["checks"], result["worst_shortfall"]) == ([], 0, 0.0)
     assert len(set(result["deployed_test_value"])) == 1
     assert len(set(result["learned_test_value"])) > 1
+
+
+def test_a_method_that_sees_projected_contexts_has_the_baseline_of_the_original_ones() -> None:
+    """CLUCB with no budget plays as the baseline does, hashed or not. Caught: a baseline asked for its actions in
+    hashed contexts, which ended every hashed run."""
+    result = result_of("clucb", rounds=200, overrides={"clucb": {"hash": 2, "alpha": 0.0, "norm_bound": 1e3}})
+
+    assert result["cumulative_reward"] == result["baseline_cumulative_reward"]
+    assert result["deployed_test_accuracy"][0] == result["deployed_test_accuracy"][-1]

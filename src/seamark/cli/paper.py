@@ -85,7 +85,10 @@ def paper(
     if export is not None:
         files = write_export(made, export)
         typer.echo(f"Exported: {export} ({len(files)} files)")
-    if any(run.failed for run in runs):
+    failed = [(run.spec.folder, one) for run in runs for one in run.failed]
+    for where, cell in failed:
+        _say(f"seamark: {where}: {cell['method']}, seed {cell['seed']} failed: {cell['error']}")
+    if failed:
         raise typer.Exit(FAILED)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from seamark import __version__
-from seamark.experiments.methods import METHODS, Options, Setting, normals, projected
+from seamark.experiments.methods import METHODS, Options, Setting, as_seen, normals, projected
 from seamark.explorer import Explorer
 from seamark.gates import Gate, NeverGate, Schedule
 from seamark.learners.base import Acted, Draws, OnlineLearner, acted
@@ -214,7 +214,7 @@ def run_cell(
     setting = Setting(config.semantics, config.delta, config.floor)
     schedule = Schedule.parse(config.check)
     seen = projected(config.method, config.options, world)
-    learner = method.learner(config.options, seen, baseline, setting)
+    learner = method.learner(config.options, seen, as_seen(baseline, world, seen), setting)
     gate: Stopwatch | None = None
     agent: Agent
     if method.gate is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from seamark.learners.ridge import CLUCB, LinUCB, RidgeStart, Thompson, bytes_ne
 from seamark.policies import ActingForm, LinearPolicy
 from seamark.randomness import Stream, stream
 from seamark.rounds import n_contexts, n_features, take
-from seamark.worlds.projection import dense
+from seamark.worlds.projection import SeenThrough, dense
 from seamark.worlds.supervised import Baseline, SupervisedWorld
 
 MEMORY_LIMIT = 4 * 2**30
@@ -316,6 +316,14 @@ def _raise(value: Any) -> Any:
 def projected(name: str, options: Options, world: SupervisedWorld) -> SupervisedWorld:
     """The world as the method sees it: ridge methods need dense contexts, hashed to `hash` features if asked to."""
     return dense(world, int(options["hash"])) if METHODS[name].is_ridge else world
+
+
+def as_seen(baseline: Baseline, world: SupervisedWorld, projected: SupervisedWorld) -> Baseline:
+    """The baseline for a method that sees projected contexts: it still acts on the original ones."""
+    if n_features(projected.features) == n_features(world.features):
+        return baseline
+    policy = SeenThrough.of(baseline.policy, world, projected)
+    return replace(baseline, policy=cast(LinearPolicy, policy))  # whoever sees projected contexts needs no weights
 
 
 def too_large(name: str, options: Options, world: SupervisedWorld) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from seamark.policies import Policy
 from seamark.rounds import Csr, Features, FloatArray, n_contexts, n_features
 from seamark.worlds.supervised import SupervisedWorld
 
@@ -17,6 +18,41 @@ def dense(world: SupervisedWorld, n_hashed: int = 0) -> SupervisedWorld:
         features=_dense(world.features, n_hashed),
         test_features=_dense(world.test_features, n_hashed),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SeenThrough:
+    """A policy of the original contexts, for whoever is given projected ones: pools are told apart as objects."""
+
+    policy: Policy
+    pools: tuple[tuple[Features, Features], ...]
+    """(projected, original) pairs."""
+
+    @classmethod
+    def of(cls, policy: Policy, world: SupervisedWorld, projected: SupervisedWorld) -> SeenThrough:
+        pairs = ((projected.features, world.features), (projected.test_features, world.test_features))
+        return cls(policy, pairs)
+
+    @property
+    def n_actions(self) -> int:
+        return self.policy.n_actions
+
+    @property
+    def min_probability(self) -> float:
+        return self.policy.min_probability
+
+    @property
+    def id(self) -> str:
+        return self.policy.id
+
+    def probabilities(self, contexts: Features) -> FloatArray:
+        for projected, original in self.pools:
+            if contexts is projected:
+                return self.policy.probabilities(original)
+        raise ValueError("contexts: not of a pool that was projected; the policy needs the original ones.")
+
+    def frozen(self) -> SeenThrough:
+        return SeenThrough(self.policy.frozen(), self.pools)
 
 
 def _dense(features: Features, n_hashed: int) -> FloatArray:
