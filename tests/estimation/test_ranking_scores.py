@@ -10,14 +10,8 @@ import numpy as np
 import pytest
 
 from seamark.estimation.eprocess import ScoreBelowBound
-from seamark.estimation.ranking_scores import (
-    NoFloor,
-    NotDisplayed,
-    RankingScorer,
-    RankingSums,
-    discounts_at,
-    ranges,
-)
+from seamark.estimation.ranking_scores import NoFloor, NotDisplayed, RankingScorer, discounts_at, ranges
+from seamark.estimation.ranking_sums import RankingSums
 from seamark.persist import load_state, save_state
 from seamark.policies.combined import BudgetedRanker
 from seamark.policies.displays import AsRanked, PlackettLuceDisplay, SwapDisplay

@@ -12,7 +12,8 @@ import pytest
 from seamark.cli import main
 from seamark.experiments import tune as tuning
 from seamark.experiments.run import RunConfig, plan
-from seamark.experiments.tune import Point, TuneConfig, grid, points, split_queries, split_rows
+from seamark.experiments.tune import Point, TuneConfig, grid, points
+from seamark.experiments.tune_split import split_queries, split_rows
 from seamark.worlds import datasets, letor
 
 TINY = TuneConfig("digits", "ips,linucb", lr="0.01,0.1", alpha="0.3", rounds=120, seeds=2)

@@ -12,7 +12,8 @@ from scipy.stats import binom
 
 from seamark.estimation.bounds import Moments, maurer_pontil_radius
 from seamark.estimation.eprocess import BettingMixture
-from seamark.estimation.ranking_scores import RankingScorer, RankingSums
+from seamark.estimation.ranking_scores import RankingScorer
+from seamark.estimation.ranking_sums import RankingSums
 from seamark.explorer import Explorer
 from seamark.gates import GateRefusal, MeansGate, Schedule
 from seamark.gates.ranking_challenger import RankingChallengerGate

@@ -10,7 +10,8 @@ from ridge_twins import ClucbTwin, RidgeTwin, ridge_twin
 from scipy.stats import binom, ks_2samp, norm
 
 from seamark.learners.base import Acted, Answers, Draws
-from seamark.learners.ridge import CLUCB, LinUCB, RidgeStart, Thompson, bytes_needed, ridge_start
+from seamark.learners.clucb import CLUCB
+from seamark.learners.ridge import LinUCB, RidgeStart, Thompson, bytes_needed, ridge_start
 from seamark.policies import ConstantPolicy, EstimatorPolicy, UniformPolicy, draw
 from seamark.policies.optimistic import OptimisticPolicy, highest_of_normals
 from seamark.rounds import Csr, Rounds, as_features

@@ -15,9 +15,10 @@ import numpy as np
 from seamark.gates import ChallengerGate, Gate, MeansGate, NeverGate, PaperGate
 from seamark.gates.paper import Semantics
 from seamark.learners.base import Learner, OnlineLearner
+from seamark.learners.clucb import CLUCB
 from seamark.learners.default import Shape, default_portfolio
 from seamark.learners.gradient import IPSGradient, PolicyGradient, SquaredLoss
-from seamark.learners.ridge import CLUCB, LinUCB, RidgeStart, Thompson, bytes_needed, ridge_start
+from seamark.learners.ridge import LinUCB, RidgeStart, Thompson, bytes_needed, ridge_start
 from seamark.policies import ActingForm, LinearPolicy
 from seamark.randomness import Stream, stream
 from seamark.rounds import n_contexts, n_features, take

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from seamark.estimation.ranking_scores import RankingSums
+from seamark.estimation.ranking_sums import RankingSums
 from seamark.experiments.methods import Options, _like, _rounded, hyperparameters
 from seamark.gates import Gate, MeansGate, NeverGate
 from seamark.gates.ranking_challenger import RankingChallengerGate

@@ -13,14 +13,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from seamark.estimation.bounds import Moments
-from seamark.estimation.ranking_scores import (
-    RELEASED_CAP,
-    AfterDeployment,
-    NoFloor,
-    RankingSemantics,
-    RankingSums,
-    ranges,
-)
+from seamark.estimation.ranking_scores import NoFloor, ranges
+from seamark.estimation.ranking_sums import RELEASED_CAP, AfterDeployment, RankingSemantics, RankingSums
 from seamark.gates.base import Decision, GateRefusal, Records
 from seamark.gates.paper import COLUMNS, compare
 from seamark.policies.displays import Display
