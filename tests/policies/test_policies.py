@@ -288,3 +288,9 @@ def test_linear_scores_are_weights_times_context() -> None:
     """Both forms of context against the plain product."""
     for sparse in (False, True):
         assert LinearPolicy(WEIGHTS).scores(in_form(X, sparse)) == pytest.approx(X @ WEIGHTS.T, abs=1e-12)
+
+
+def test_what_is_frozen_already_is_not_copied_again() -> None:
+    """Gates know the deployed policy by being the same object; a copy would be hashed anew for every leg of traffic."""
+    frozen = with_floor(EstimatorPolicy(fitted([0, 1, 2]), K), 0.1).frozen()
+    assert frozen.frozen() is frozen

@@ -300,18 +300,14 @@ def _like(default: Any, value: Any, where: str) -> Any:
     try:
         if isinstance(default, bool):
             return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]
-        if isinstance(default, int):
+        if isinstance(default, (int, float)):
             number = float(value)
-            return int(number) if number.is_integer() and not isinstance(value, bool) else _raise(value)
-        if isinstance(default, float):
-            return float(value) if not isinstance(value, bool) else _raise(value)
+            if isinstance(value, bool) or (isinstance(default, int) and not number.is_integer()):
+                raise ValueError
+            return type(default)(number)
     except (ValueError, TypeError, KeyError):
         raise ValueError(f"{where}: {value!r}; must be like {default!r}.") from None
     return str(value)
-
-
-def _raise(value: Any) -> Any:
-    raise ValueError(value)
 
 
 def projected(name: str, options: Options, world: SupervisedWorld) -> SupervisedWorld:

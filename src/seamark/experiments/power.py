@@ -17,6 +17,7 @@ import numpy as np
 
 from seamark.estimation import Moments, maurer_pontil_radius
 from seamark.estimation.eprocess import bet_grid, log_mean_exp, score_bounds, truncations
+from seamark.gates.base import require
 from seamark.gates.spending import Guarantee, Spending
 from seamark.rounds import FloatArray
 
@@ -48,30 +49,30 @@ class Plan:
     """Share of the exploration spent on the candidate's actions."""
 
     def __post_init__(self) -> None:
-        _require("n_actions", self.n_actions, self.n_actions >= 2, "must be at least 2")
-        _require("lift", self.lift, 0 < self.lift < 1, "must be between 0 and 1: a gain in reward per round")
-        _require("reward_rate", self.reward_rate, 0 < self.reward_rate < 1, "must be between 0 and 1")
-        _require(
+        require("n_actions", self.n_actions, self.n_actions >= 2, "must be at least 2")
+        require("lift", self.lift, 0 < self.lift < 1, "must be between 0 and 1: a gain in reward per round")
+        require("reward_rate", self.reward_rate, 0 < self.reward_rate < 1, "must be between 0 and 1")
+        require(
             "lift",
             self.lift,
             self.reward_rate + self.lift <= 1,
             f"must leave reward_rate + lift <= 1, {self.reward_rate}",
         )
-        _require("delta", self.delta, 0 < self.delta < 1, "must be between 0 and 1")
-        _require("explore_share", self.explore_share, 0 <= self.explore_share < 1, "must be in [0, 1)")
+        require("delta", self.delta, 0 < self.delta < 1, "must be between 0 and 1")
+        require("explore_share", self.explore_share, 0 <= self.explore_share < 1, "must be in [0, 1)")
         if self.logging == "epsilon-greedy":
-            _require(
+            require(
                 "epsilon", self.epsilon, 0 < self.epsilon < 1, "must be between 0 and 1; without it, nothing is learned"
             )
         else:
-            _require("logging", self.logging, self.logging == "boltzmann", "must be epsilon-greedy or boltzmann")
-            _require("epsilon", self.epsilon, 0 <= self.epsilon < 1, "must be in [0, 1)")
-            _require("explore_share", self.explore_share, self.explore_share == 0, "is for epsilon-greedy logging")
+            require("logging", self.logging, self.logging == "boltzmann", "must be epsilon-greedy or boltzmann")
+            require("epsilon", self.epsilon, 0 <= self.epsilon < 1, "must be in [0, 1)")
+            require("explore_share", self.explore_share, self.explore_share == 0, "is for epsilon-greedy logging")
             low = 1 / self.n_actions
-            _require("top", self.top, low < self.top < 1, f"must be between 1 / n_actions = {low:.3g} and 1")
+            require("top", self.top, low < self.top < 1, f"must be between 1 / n_actions = {low:.3g} and 1")
         if self.share_changed is not None:
             least = self.lift / self.contrast
-            _require(
+            require(
                 "share_changed", self.share_changed, least <= self.share_changed <= 1,
                 f"must be in [{least:.3g}, 1]: the lift is at most (how often the two differ) x {self.contrast:.3g}",
             )  # fmt: skip
@@ -110,11 +111,6 @@ class Plan:
         gap = self.lift / (self.contrast * self.changed)
         low = min(max(self.reward_rate - gap / 2, 0.0), 1.0 - gap)
         return low, low + gap
-
-
-def _require(name: str, value: Any, good: bool, remedy: str) -> None:
-    if not good:
-        raise ValueError(f"{name}: {value}; {remedy}.")
 
 
 @dataclass(frozen=True)

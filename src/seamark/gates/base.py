@@ -78,6 +78,20 @@ def training_part(gate: Any, rounds: Rounds) -> Rounds:
     return chosen
 
 
+def require(name: str, value: Any, good: bool, remedy: str) -> None:
+    """Raises, with what it was and what to do, unless `good`."""
+    if not good:
+        raise ValueError(f"{name}: {value}; {remedy}.")
+
+
+def check_rewards(rounds: Rounds) -> None:
+    """Raises unless every reward is in [0, 1]; a NaN is not."""
+    bad = ~((rounds.rewards >= 0) & (rounds.rewards <= 1))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"rewards: row {row} is {rounds.rewards[row]}; must be in [0, 1].")
+
+
 def check_next(rounds: Any, expected: int | None) -> None:
     """Raises unless the rounds begin where the last ones ended: evidence takes every round, in order, each once."""
     if expected is not None and rounds.first != expected:

@@ -16,8 +16,8 @@ from typing import Any
 from seamark.estimation.eprocess import NO_FLOOR_TRUNCATION, score_bounds, truncations
 from seamark.estimation.reward_models import RewardModelChoice
 from seamark.estimation.reward_models import reward_model as reward_model_of
-from seamark.gates.base import GateRefusal
-from seamark.gates.contest import Contest, Incumbent, require
+from seamark.gates.base import GateRefusal, check_rewards, require
+from seamark.gates.contest import Contest, Incumbent
 from seamark.gates.directed import DirectedPolicy
 from seamark.gates.scoring import Scorer
 from seamark.gates.slots import Slot
@@ -93,10 +93,7 @@ class ChallengerGate(Contest):
 
     def _check(self, rounds: Rounds, deployed: Policy) -> Incumbent:
         now = super()._check(rounds, deployed)
-        bad = ~((rounds.rewards >= 0) & (rounds.rewards <= 1))
-        if bad.any():
-            row = int(bad.argmax())
-            raise ValueError(f"rewards: row {row} is {rounds.rewards[row]}; must be in [0, 1].")
+        check_rewards(rounds)
         if now.share > 0 and rounds.probabilities is None and self._slots.live():
             raise ValueError(
                 "rounds: explore_share needs the acting policy's probabilities of every action as they were at "

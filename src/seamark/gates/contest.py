@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from seamark.gates.base import Decision, Records, Verdict, check_next
+from seamark.gates.base import Decision, Records, Verdict, check_next, require
 from seamark.gates.slots import PINNED, Slot, Slots
 from seamark.gates.spending import Guarantee, Spending, reign_margin
 from seamark.policies.saving import policy_from, policy_state
@@ -332,8 +332,3 @@ _COUNTERS = (
     "_seen", "_next", "_reign", "_challenger", "_frozen", "_deployments", "_began", "_next_freeze", "_next_pin",
     "_blocked", "_chosen",
 )  # fmt: skip
-
-
-def require(name: str, value: Any, good: bool, remedy: str) -> None:
-    if not good:
-        raise ValueError(f"{name}: {value}; {remedy}.")

@@ -21,7 +21,7 @@ import numpy as np
 
 from seamark.estimation.eprocess import empirical_bernstein_log_evidence, lift_lower
 from seamark.estimation.tables import DENSE_CELLS, DenseTables, RoundLog, SparseTables
-from seamark.gates.base import Decision, Records, Verdict, check_next
+from seamark.gates.base import Decision, Records, Verdict, check_next, check_rewards
 from seamark.gates.scoring import PROPENSITY_TOLERANCE
 from seamark.gates.spending import Guarantee, Spending, reign_margin
 from seamark.policies import Policy
@@ -138,9 +138,7 @@ class HoldoutGate:
         assert self._deployed is not None  # `reign` comes first
         if not len(mine):
             return
-        bad = ~((mine.rewards >= 0) & (mine.rewards <= 1))
-        if bad.any():
-            raise ValueError(f"rewards: {mine.rewards[bad][0]}; must be in [0, 1].")
+        check_rewards(mine)
         expected = self._deployed.probabilities(mine.contexts())[np.arange(len(mine)), mine.actions]
         off = ~(np.abs(mine.propensities - expected) <= PROPENSITY_TOLERANCE * expected)
         if off.any():

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 
 from seamark.estimation.eprocess import N_BETS
 from seamark.estimation.ranking_scores import NoFloor, NotDisplayed, RankingScorer
-from seamark.gates.base import GateRefusal
-from seamark.gates.contest import Blocked, Contest, Incumbent, require
+from seamark.gates.base import GateRefusal, require
+from seamark.gates.contest import Blocked, Contest, Incumbent
 from seamark.gates.spending import Guarantee
 from seamark.policies.combined import BudgetedRanker, RerankedRanker
 from seamark.policies.displays import AsRanked, Display

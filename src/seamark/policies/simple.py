@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -106,7 +108,8 @@ class MixturePolicy:
         return total
 
     def frozen(self) -> MixturePolicy:
-        return MixturePolicy([p.frozen() for p in self.policies], self.weights)
+        members = [p.frozen() for p in self.policies]
+        return self if all(map(operator.is_, members, self.policies)) else MixturePolicy(members, self.weights)
 
 
 def with_floor(policy: Policy, floor: float) -> Policy:
@@ -150,8 +153,9 @@ class EstimatorPolicy:
     estimator: Any
     n_actions: int
     name: str = ""
-
     min_probability: float = 0.0
+    is_copy: bool = field(default=False, repr=False)
+    """Whether the estimator is a copy of ours, which nobody else can fit again."""
 
     @property
     def id(self) -> str:
@@ -168,9 +172,7 @@ class EstimatorPolicy:
         return checked_probabilities(full, n, self.n_actions)
 
     def frozen(self) -> EstimatorPolicy:
-        import copy
-
-        return EstimatorPolicy(copy.deepcopy(self.estimator), self.n_actions, self.name, self.min_probability)
+        return self if self.is_copy else replace(self, estimator=copy.deepcopy(self.estimator), is_copy=True)
 
 
 def _content(estimator: Any, name: str) -> str:
